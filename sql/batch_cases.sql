@@ -170,6 +170,18 @@ SELECT queue_jobs.enqueue('handed', queue => 'stands still', expires_in => '100 
 CALL queue_jobs.await_job(:goes, '3 min');
 SELECT state, remaining, cancelled FROM queue_jobs.batch WHERE id = :later;
 SELECT queue_jobs.cancel(:stays);
+-- A job without a batch, too: await_job() ends it, and the scheduler does where another is enqueued for it.
+SELECT queue_jobs.enqueue('handed', queue => 'stands still', expires_in => '100 ms') AS alone \gset
+CALL queue_jobs.await_job(:alone, '1 min');
+SELECT state, finished_at IS NOT NULL AS ended FROM queue_jobs.job WHERE id = :alone;
+SELECT queue_jobs.enqueue('expiring', queue => 'stands still', expires_in => '100 ms') AS soon,
+       queue_jobs.enqueue('expiring', queue => 'stands still', expires_in => '1 hour') AS changed,
+       queue_jobs.enqueue('expiring', queue => 'stands still', expires_in => '1 hour') AS stays \gset
+CALL wait_for(format($$SELECT EXISTS (SELECT FROM app.heard WHERE job = %s)$$, :soon));
+SELECT queue_jobs.change_job(:changed, run_at => now() - interval '1 hour' + interval '100 ms');
+CALL wait_for(format($$SELECT EXISTS (SELECT FROM app.heard WHERE job = %s)$$, :changed));
+SELECT id = :stays AS stays, state, finished_at IS NOT NULL AS ended FROM queue_jobs.job WHERE worker = 'expiring' AND queue = 'stands still' ORDER BY id;
+SELECT queue_jobs.cancel(:stays);
 -- And of a job that is a member for a duplicate only: of one that has expired when the batch is looked at, and of one that expires after that, sooner than it was to.
 SELECT queue_jobs.enqueue('one_key', '{"expires": 1}', queue => 'stands still', expires_in => '1 hour') AS stands \gset
 SELECT queue_jobs.new_batch('of a duplicate', on_ended => 'heard_end', open => true) AS of_duplicate \gset

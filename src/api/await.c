@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "arguments.h"
 #include "catalog/pg_type.h"
 #include "end_news.h"
@@ -14,6 +15,8 @@
 #include "funcapi.h"
 #include "lane.h"
 #include "procedure_wait.h"
+#include "registry.h"
+#include "release.h"
 #include "run_as.h"
 #include "shared.h"
 #include "utils/builtins.h"
@@ -27,17 +30,18 @@ PG_FUNCTION_INFO_V1(queue_jobs_await_job);
 PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
 
 #define LOOK_AT_LEAST_EVERY (60 * USECS_PER_SEC)
+#define LOOK_AGAIN_AT_LOCKED USECS_PER_SEC	/* the other transaction may leave the job as it is */
 #define POLL_WITHOUT_SHARED_MEMORY 500	/* milliseconds */
 #define MOST_COLUMNS 3
 
 /*
- * A thing that a session waits for: a query whose first column is its state, and whose last two say whether
- * it has ended, and who owns it.
+ * A thing that a session waits for: a query whose first column is its state, and whose last three say whether
+ * it has ended, who owns it, and when it expires unless it starts before.
  */
 typedef struct Awaited
 {
 	const char *sql;
-	int			columns;		/* without the last two */
+	int			columns;		/* without the last three */
 	int64		id;
 	bool		is_job;
 	Datum		values[MOST_COLUMNS];
@@ -75,11 +79,10 @@ refuse_unknown_awaited(const Awaited *awaited)
 			 : errhint("The parameter \"keep\" of new_batch() says how long a batch is kept.")));
 }
 
-/* Whether it has ended. */
+/* Reads the row. Returns whether it says that the job or batch has ended. */
 static bool
-look_for_end(void *argument, TimestampTz *next)
+read_awaited(Awaited *awaited, TimestampTz *expires_at)
 {
-	Awaited    *awaited = argument;
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(awaited->id)};
 	Oid			owner = InvalidOid;
@@ -88,7 +91,60 @@ look_for_end(void *argument, TimestampTz *next)
 	bool		isnull;
 	RunAs		saved;
 
+	*expires_at = DT_NOEND;
 	MemoryContextReset(awaited->context);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	engine_begin(&saved);
+	found = engine_execute(awaited->sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
+	if (found)
+	{
+		HeapTuple	row = SPI_tuptable->vals[0];
+		TupleDesc	descriptor = SPI_tuptable->tupdesc;
+		Datum		expires;
+
+		copy_row(awaited);
+		ended = DatumGetBool(SPI_getbinval(row, descriptor, awaited->columns + 1, &isnull));
+		owner = DatumGetObjectId(SPI_getbinval(row, descriptor, awaited->columns + 2, &isnull));
+		expires = SPI_getbinval(row, descriptor, awaited->columns + 3, &isnull);
+		if (!isnull)
+			*expires_at = DatumGetTimestampTz(expires);
+	}
+	engine_end(&saved);
+	PopActiveSnapshot();
+	if (!found || !lane_owner_is_mine(owner))
+		refuse_unknown_awaited(awaited);
+	return ended;
+}
+
+static bool
+may_end_jobs(void)
+{
+	return !XactReadOnly && registry_subscription() == NULL;
+}
+
+/* False if another transaction has its row. */
+static bool
+end_awaited_job(int64 id)
+{
+	bool		ended;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	ended = expiry_end(id);
+	PopActiveSnapshot();
+	return ended;
+}
+
+/*
+ * Whether it has ended. A job that has expired is ended here: no claim may ever meet it, in a paused queue or
+ * without claimants.
+ */
+static bool
+look_for_end(void *argument, TimestampTz *next)
+{
+	Awaited    *awaited = argument;
+	TimestampTz expires_at;
+	bool		ended;
+
 	shared_look();
 	if (awaited->is_job)
 	{
@@ -97,22 +153,17 @@ look_for_end(void *argument, TimestampTz *next)
 	}
 	else
 		waiter_await_batch(awaited->id);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	engine_begin(&saved);
-	found = engine_execute(awaited->sql, SPI_OK_SELECT, lengthof(types), types, values, NULL) > 0;
-	if (found)
+	ended = read_awaited(awaited, &expires_at);
+	if (!ended && expires_at <= GetCurrentTimestamp() && may_end_jobs())
 	{
-		copy_row(awaited);
-		ended = DatumGetBool(
-			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 1, &isnull));
-		owner = DatumGetObjectId(
-			SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, awaited->columns + 2, &isnull));
+		if (end_awaited_job(awaited->id))
+		{
+			CommandCounterIncrement();
+			ended = read_awaited(awaited, &expires_at);
+		}
+		expires_at = GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED;
 	}
-	engine_end(&saved);
-	PopActiveSnapshot();
-	if (!found || !lane_owner_is_mine(owner))
-		refuse_unknown_awaited(awaited);
-	*next = GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY;
+	*next = Min(expires_at, GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY);
 	return ended;
 }
 
@@ -137,8 +188,8 @@ await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 
 /* Jobs; and those that are not to be kept, but were waited for when they ended. */
 #define AWAITED_JOBS \
-	"(SELECT id, state, result, last_error, finished_at, owner FROM queue_jobs.job WHERE id = $1" \
-	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.finished_at, pg_get_userbyid(l.owner)" \
+	"(SELECT id, state, result, last_error, finished_at, owner, expires_at FROM queue_jobs.job WHERE id = $1" \
+	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.finished_at, pg_get_userbyid(l.owner), NULL" \
 	"  FROM queue_jobs.member_job m JOIN queue_jobs.lane l ON l.id = m.lane WHERE m.id = $1 AND m.keep_until <= clock_timestamp()) AS j"
 
 /* await_job(id, timeout, INOUT state, INOUT result, INOUT error) */
@@ -149,7 +200,8 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 		.sql = "SELECT state, CASE WHEN result #>> '{}' LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).result ELSE result END,"
 		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END,"
 		" state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
-		" (SELECT oid FROM pg_roles WHERE rolname = owner) FROM " AWAITED_JOBS
+		" (SELECT oid FROM pg_roles WHERE rolname = owner),"
+		" CASE WHEN finished_at IS NULL AND state <> 'executing' THEN expires_at END FROM " AWAITED_JOBS
 		" ORDER BY finished_at NULLS FIRST",
 		.columns = 3, .is_job = true
 	};
@@ -162,7 +214,7 @@ Datum
 queue_jobs_await_batch(PG_FUNCTION_ARGS)
 {
 	Awaited		awaited = {
-		.sql = "SELECT state, state IN ('ended', 'succeeded'), (SELECT oid FROM pg_roles WHERE rolname = owner)"
+		.sql = "SELECT state, state IN ('ended', 'succeeded'), (SELECT oid FROM pg_roles WHERE rolname = owner), NULL::timestamptz"
 		" FROM queue_jobs.batch WHERE id = $1", .columns = 1
 	};
 

@@ -123,6 +123,8 @@ change_locked_job(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slo
 	live_update(table, slot, job);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
 		news_note(NEWS_BATCH, job->batch); /* it expires at another time */
+	else if (job->expires_at != NO_TIME && worker != NULL && worker->on_expired != NULL)
+		news_note(NEWS_WAITS, job->id);
 	if (job->expires_at != NO_TIME && history_is_awaited(job->id))
 		/* so that batches in which it stands for a duplicate are looked at, too */
 		news_note(NEWS_ENDED, job->id);

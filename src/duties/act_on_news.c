@@ -58,19 +58,20 @@ typedef struct Look
 	bool		signalled;
 	bool		locked;
 	int64		unmet;
+	TimestampTz expires_at;		/* of a job; DT_NOEND: nothing is to be done then */
 	ExpiringMembers expiring;
 } Look;
 
-/* The next expiry of a batch's member. */
+/* The next expiry of a batch's member, or of a job without a batch that has an on_expired. */
 typedef struct NextExpiry
 {
-	int64		batch;			/* hash key */
+	int64		id;				/* hash key: the batch, or below zero the job */
 	Oid			role;			/* the role in whose turn the last look was */
 	TimestampTz at;
 } NextExpiry;
 
 static HTAB *unmet_parents = NULL;
-static HTAB *expiries = NULL;	/* NextExpiry, by batch */
+static HTAB *expiries = NULL;	/* NextExpiry, by id */
 static TimestampTz next_expiry = DT_NOEND;	/* no entry of "expiries" is sooner */
 static TimestampTz find_expiring_at = DT_NOBEGIN;	/* reads all that expire; also at the start */
 static TimestampTz all_again_at = DT_NOEND; /* everything, after a query has failed */
@@ -88,13 +89,16 @@ look_protected(void *argument)
 	if (one->is_batch)
 		batch_look(one->id, &one->expiring);
 	else
-		one->unmet = release_look(one->id, one->signalled, &one->locked);
+		one->unmet = release_look(one->id, one->signalled, &one->locked, &one->expires_at);
 	test_point("looks");
 }
 
-/* Remembers when a member of the batch expires next. Without room, a query finds all such batches by then. */
+/*
+ * Remembers when the job, or a member of the batch, expires next. Without room, a query finds all of them by
+ * then.
+ */
 static void
-remember_expiry(int64 batch, Oid role, TimestampTz at)
+remember_expiry(int64 id, Oid role, TimestampTz at)
 {
 	NextExpiry *expiry;
 
@@ -108,13 +112,14 @@ remember_expiry(int64 batch, Oid role, TimestampTz at)
 	}
 	if (at == DT_NOEND)
 	{
-		(void) hash_search(expiries, &batch, HASH_REMOVE, NULL);
+		(void) hash_search(expiries, &id, HASH_REMOVE, NULL);
 		return;
 	}
-	expiry = hash_search(expiries, &batch,
+	expiry = hash_search(expiries, &id,
 						 hash_get_num_entries(expiries) < MOST_EXPIRIES ? HASH_ENTER : HASH_FIND, NULL);
 	if (expiry == NULL)
 	{
+		at = Max(at, GetCurrentTimestamp() + EXPIRE_AGAIN_AT_LOCKED);
 		find_expiring_at = Min(find_expiring_at, at);
 		return;
 	}
@@ -161,7 +166,7 @@ look_at_batch(const Pending *pending)
 	remember_expiry(one.id, pending->key.role, one.expiring.next);
 }
 
-/* Makes batches with members that expire now pending. */
+/* Makes jobs that expire now pending, and batches with such members. */
 static void
 look_at_expired(void)
 {
@@ -180,12 +185,14 @@ look_at_expired(void)
 	hash_seq_init(&scan, expiries);
 	while ((expiry = hash_seq_search(&scan)) != NULL)
 	{
-		if (expiry->at <= now && pending_add(expiry->role, PENDING_BATCH, expiry->batch) == NULL)
+		PendingKind kind = expiry->id < 0 ? PENDING_JOB : PENDING_BATCH;
+
+		if (expiry->at <= now && pending_add(expiry->role, kind, Abs(expiry->id)) == NULL)
 			expiry->at = now + EXPIRE_AGAIN_AT_LOCKED;
 		if (expiry->at > now)
 			next_expiry = Min(next_expiry, expiry->at);
 		else
-			(void) hash_search(expiries, &expiry->batch, HASH_REMOVE, NULL);
+			(void) hash_search(expiries, &expiry->id, HASH_REMOVE, NULL);
 	}
 }
 
@@ -224,7 +231,7 @@ remember_unmet(int64 child, int64 unmet)
 	entry->ends = unmet;
 }
 
-/* Looks at a waiting job. A look that fails, or finds the row locked, is tried again later. */
+/* Looks at a job that waits, or expires. A look that fails, or finds the row locked, is tried again later. */
 static void
 look_at_job(const Pending *pending)
 {
@@ -234,8 +241,13 @@ look_at_job(const Pending *pending)
 		pending_put_off(pending, LOOK_AGAIN_AT_FAILED);
 	else if (one.locked)
 		pending_put_off(pending, LOOK_AGAIN_AT_LOCKED);
-	else if (!one.signalled)
-		remember_unmet(one.id, one.unmet);
+	else
+	{
+		if (!one.signalled)
+			remember_unmet(one.id, one.unmet);
+		if (one.expires_at != DT_NOEND)
+			remember_expiry(-one.id, pending->key.role, one.expires_at);
+	}
 }
 
 /* ---- what waits for a job that has ended ---- */
@@ -490,6 +502,7 @@ begin_everything(void)
 	news_filter_begin();
 	forget_unmet();
 	look_all_begin();
+	look_all_find_expiring();
 }
 
 /*
@@ -585,6 +598,7 @@ look_round(Round *round, int64 end)
 	int64		ids[IDS_AT_ONCE];
 	bool		over = false;
 	bool		locked;
+	TimestampTz expires_at;
 	int64		until;
 
 	begin_round(round);
@@ -603,7 +617,7 @@ look_round(Round *round, int64 end)
 			if (round->batches)
 				look_and_expire(ids[i]);
 			else
-				(void) release_look(ids[i], false, &locked);
+				(void) release_look(ids[i], false, &locked, &expires_at);
 			round->after = ids[i];
 			over = clock_elapsed() >= end;
 		}

@@ -273,6 +273,7 @@ pending_any(void)
 
 #define PIECE CppAsString2(IDS_AT_ONCE)
 #define AGAIN_AFTER_FAILURE (5 * USECS_PER_SEC)
+#define EXPIRES_SOON (60 * USECS_PER_SEC)
 
 /* A row of the queries below: place, id to look at or to watch, lane or role, and if the id is wanted. */
 typedef struct Row
@@ -307,10 +308,12 @@ typedef struct Piece
 	" FROM queue_jobs.tracked_batch b WHERE (b.settled_at IS NULL OR b.succeeded_at IS NULL) AND b.id > $1 ORDER BY b.id LIMIT " PIECE
 /*
  * Members that expire, and their batch. A row is needed even without a batch of its own if a duplicate made
- * the job a member of others.
+ * the job a member of others. A job without a batch whose worker has on_expired stands, below zero, in place
+ * of the batch.
  */
 #define EXPIRING_MEMBERS \
-	"SELECT l.expires_at, l.id, CASE WHEN l.attempt = 0 THEN l.batch END, l.lane::int8," \
+	"SELECT l.expires_at, l.id, CASE WHEN l.attempt = 0 THEN coalesce(l.batch, (SELECT -l.id FROM queue_jobs.lane a" \
+	"  JOIN queue_jobs.defined_worker w ON w.name = a.worker WHERE a.id = l.lane AND w.on_expired IS NOT NULL)) END, l.lane::int8," \
 	" l.attempt = 0 AND EXISTS (SELECT FROM queue_jobs.joint_member m WHERE m.job = l.id)" \
 	" FROM queue_jobs.live_job l WHERE l.expires_at IS NOT NULL AND (l.expires_at, l.id) > ($1, $2) ORDER BY l.expires_at, l.id LIMIT " PIECE
 
@@ -347,6 +350,7 @@ static bool of_all = false;		/* the pass is for all roles, not only for those in
 static HTAB *left = NULL;		/* Left, by role */
 static bool finds_expiring = false;
 static int64 expiring_after[2];
+static TimestampTz find_again_at = DT_NOEND;	/* jobs that expire */
 static TimestampTz not_before = DT_NOEND;	/* no query sooner, since one has failed */
 
 /* ---- reading ---- */
@@ -599,11 +603,12 @@ step_of_phase(void)
 		end_phase();
 }
 
-/* ---- members that expire ---- */
+/* ---- members that expire, and jobs without a batch ---- */
 
 void
 look_all_find_expiring(void)
 {
+	find_again_at = DT_NOEND;
 	finds_expiring = true;
 	expiring_after[0] = expiring_after[1] = PG_INT64_MIN;
 }
@@ -624,7 +629,19 @@ leave_all(Oid role)
 	entry->again = !is_new || phase != AT_REST;
 }
 
-/* Adds the batches of the next piece of members that have expired. */
+/* Adds a job that expires soon. Those that expire later, or find no room, are found again by then. */
+static void
+add_expiring_job(Oid role, int64 id, TimestampTz at)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (at > now + EXPIRES_SOON)
+		find_again_at = Min(find_again_at, at);
+	else if (pending_add(role, PENDING_JOB, id) == NULL)
+		find_again_at = Min(find_again_at, now + USECS_PER_SEC);
+}
+
+/* Adds the jobs, and the batches, of the next piece. */
 static void
 step_of_expiring(void)
 {
@@ -640,7 +657,9 @@ step_of_expiring(void)
 		const Row  *row = &piece.rows[i];
 		Oid			role = (Oid) row->owner;
 
-		if ((row->value != 0 && pending_add(role, PENDING_BATCH, row->value) == NULL) ||
+		if (row->value < 0)
+			add_expiring_job(role, -row->value, row->key[0]);
+		if ((row->value > 0 && pending_add(role, PENDING_BATCH, row->value) == NULL) ||
 			(row->wanted && pending_add(role, PENDING_MANY, row->key[1]) == NULL))
 			leave_all(role);
 	}
@@ -657,6 +676,8 @@ look_all_step(void)
 	if (not_before != DT_NOEND && now < not_before && not_before - now <= AGAIN_AFTER_FAILURE)
 		return false;
 	not_before = DT_NOEND;
+	if (find_again_at <= now)
+		look_all_find_expiring();
 	if (finds_expiring)
 		step_of_expiring();
 	else if (phase != AT_REST || begin_rest())
@@ -669,7 +690,7 @@ look_all_step(void)
 TimestampTz
 look_all_next(void)
 {
-	return not_before;
+	return Min(not_before, find_again_at);
 }
 
 bool

@@ -15,7 +15,7 @@
 typedef enum PendingKind
 {
 	PENDING_BATCH,				/* look at the batch */
-	PENDING_JOB,				/* look at the job: it may wait no longer */
+	PENDING_JOB,				/* look at the job: it may wait no longer, or have expired */
 	PENDING_SIGNALLED,			/* look at the job, if it waits for a signal */
 	PENDING_ENDED,				/* a job has ended: look for those that wait for it */
 	PENDING_MANY,				/* look for the next of the many that wait for a job */
@@ -88,13 +88,13 @@ extern bool pending_any(void);
 extern bool look_all_may_begin(void);
 extern void look_all_begin(void);
 
-/* Makes the search find the batches with members that expire, too. */
+/* Makes the search find the batches with members that expire, too, and jobs without a batch (release.h). */
 extern void look_all_find_expiring(void);
 
 /* Searches the next piece, in a transaction of its own. Returns false if no piece is left now. */
 extern bool look_all_step(void);
 
-/* Returns when look_all_step() tries again after a query has failed; or DT_NOEND. */
+/* Returns when look_all_step() tries again after a query has failed, or for jobs that expire; or DT_NOEND. */
 extern TimestampTz look_all_next(void);
 
 /* Whether the search has put all that it had to find on the list. */

@@ -147,6 +147,8 @@ new_job_announce(const EnqueueCall *call, const Job *job)
 	statistics_count(worker->name, COUNTED_ENQUEUED, 1);
 	if (job->batch != 0 && job->expires_at != NO_TIME)
 		news_note(NEWS_BATCH, job->batch);	/* the scheduler must know when it expires */
+	else if (job->expires_at != NO_TIME && worker->on_expired != NULL)
+		news_note(NEWS_WAITS, job->id);
 	if (worker->handler == NULL || worker->data_consistency != CONSISTENCY_ALWAYS)
 		location_enqueued(job);
 	if (job->due)

@@ -185,8 +185,20 @@ is_shown_by_executor(LiveTable *table, int64 id)
 	return executor_runs(id) && live_look_up(table, id, &job) == LOOK_GOING;
 }
 
+/* When the job expires, if the scheduler is to know it: of members it knows by their batch. */
+static TimestampTz
+expiry_to_note(const Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
+
+	if (job->batch != 0 || job->attempt != 0 || job->expires_at == NO_TIME)
+		return DT_NOEND;
+	return worker != NULL && worker->on_expired != NULL ? job->expires_at : DT_NOEND;
+}
+
 int64
-release_look(int64 child, bool signalled, bool *locked)
+release_look(int64 child, bool signalled, bool *locked, TimestampTz *expires_at)
 {
 	LiveTable	table;
 	TupleTableSlot *slot = NULL;
@@ -197,12 +209,16 @@ release_look(int64 child, bool signalled, bool *locked)
 	live_open(&table);
 	found = live_find(&table, child, false, &slot, &job);
 	*locked = found == FIND_LOCKED && !is_shown_by_executor(&table, child);
-	if (found == FIND_FOUND)
+	*expires_at = DT_NOEND;
+	if (found == FIND_FOUND && job_expired(&job, GetCurrentTimestamp()))
+		end_job(&table, slot, &job, true);
+	else if (found == FIND_FOUND)
 	{
 		if (job.waits != NULL && !job.due)
 			unmet = look_at_locked_job(&table, slot, &job, signalled);
 		else if (job.due)
 			live_leave(&job);
+		*expires_at = expiry_to_note(&job);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	live_close(&table);

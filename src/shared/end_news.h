@@ -31,7 +31,7 @@ typedef enum NewsKind
 	NEWS_MEMBERS,
 	NEWS_ENDED,					/* a job has ended: others may wait for it */
 	NEWS_OVER,					/* a batch has ended: for sessions, not for the scheduler */
-	NEWS_WAITS,					/* look at the job, which may wait for what has come */
+	NEWS_WAITS,					/* look at the job, which may wait for what has come, or expires */
 	NEWS_SIGNAL,				/* look at the job if it waits for a signal */
 } NewsKind;
 

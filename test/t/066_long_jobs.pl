@@ -183,11 +183,15 @@ wait_for_job($node, $job, 'dead');
 wait_until($node, q{SELECT count(*) = 1 FROM told WHERE worker = 'claimed' AND args = '{"by": "lost claims"}' AND error <> ''});
 pass('on_dead: a job whose claims were lost three times');
 
-# One that no claimant takes in time expires when a claim comes by.
+# One that no claimant takes in time.
 $job = sql(q{SELECT queue_jobs.enqueue('claimed', '{"by": "time"}', run_at => now() - interval '1 h', expires_in => '1 min')});
 is(sql(q{SELECT count(*) FROM queue_jobs.claim('me', '{claimed}')}), '0', 'an expired job is not claimed');
 wait_until($node, q{SELECT count(*) = 1 FROM told WHERE args = '{"by": "time"}' AND error IS NULL});
 pass('on_expired: a job that no claimant took in time');
+$job = sql(q{SELECT queue_jobs.enqueue('claimed', '{"by": "restart"}', expires_in => '1 s')});
+$node->restart;
+wait_until($node, q{SELECT count(*) = 1 FROM told WHERE args = '{"by": "restart"}' AND error IS NULL});
+pass('on_expired: also over a restart, which no claim follows');
 
 # ---- named points ----
 
