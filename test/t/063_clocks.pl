@@ -3,35 +3,15 @@
 use strict;
 use warnings;
 
-use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Clock;
 use QueueJobs::Load;
 use QueueJobs::Test;
 use Test::More;
 
 my $node = new_node('clocks', conf => $QueueJobs::Load::conf, start => 0);
-my $clock = $node->basedir . '/clock';
-my $library = $node->basedir . '/clock_ahead.so';
-plan skip_all => 'clock_ahead.c cannot be built here'
-  if $^O ne 'linux' || system($ENV{CC} // 'cc', '-shared', '-fPIC', '-o', $library, "$FindBin::Bin/../lib/clock_ahead.c") != 0;
-
-# The server's clock is ahead by so many seconds.
-sub set_clock
-{
-	my ($ahead) = @_;
-
-	open my $file, -e $clock ? '+<:raw' : '>:raw', $clock or die "could not open $clock: $!";
-	syswrite($file, pack('q', $ahead)) == 8 or die "could not write $clock: $!";
-	close $file;
-	return;
-}
-
-set_clock(0);
-{
-	local %ENV = (%ENV, LD_PRELOAD => $library, CLOCK_AHEAD => $clock);
-	$node->start;
-}
+plan skip_all => 'clock_ahead.c cannot be built here' unless start_with_clock($node);
 sub ask { return $node->safe_psql('postgres', $_[0]) }
 
 ask('CREATE EXTENSION queue_jobs');
@@ -78,12 +58,12 @@ my $load = start_load($node, light => 1);
 goes_on('before');
 
 # A little back: no tick comes again.
-set_clock(-5);
+set_clock($node, -5);
 goes_on('5 s back');
 is(ask('SELECT run_at FROM tick GROUP BY 1 HAVING count(*) > 1'), '', '… and no tick comes twice');
 
 # History is in partitions for periods of time, and the one before this period is emptied.
-set_clock(-605);
+set_clock($node, -605);
 goes_on('10 min back');
 is(ask("SELECT state FROM queue_jobs.job WHERE id = $kept"), 'completed', '… and what was finished is kept');
 
@@ -92,7 +72,7 @@ my $waiter = in_background($node);
 $node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('nothing')});
 $waiter->send(q{CALL queue_jobs.wait_for_jobs('{nothing}', '3 s')});
 ask(q{DELETE FROM ran WHERE what = 'filled'});
-set_clock(-3600);
+set_clock($node, -3600);
 goes_on('an hour back');
 wait_until($node, q{SELECT count(*) > 0 FROM ran WHERE what = 'filled'});
 pass('… a limited-capacity worker is filled');
@@ -103,7 +83,7 @@ is(ask(q{SELECT count(*) FROM queue_jobs.claim('b', '{held}')}), 0, '… leases 
 is(ask("SELECT queue_jobs.complete($first, 1)"), '', '… and their claimant completes');
 is(ask(q{SELECT count(*) FROM ran WHERE what IN ('later', 'fixed')}), 0, '… what was to come is still to come');
 
-set_clock(3600);
+set_clock($node, 3600);
 goes_on('two hours forward');
 wait_for_job($node, $later, 'completed');
 is(ask(q{SELECT bool_and(at >= run_at) FROM ran, queue_jobs.job WHERE what = 'later' AND id = } . $later), 't', '… what was to come has come');
@@ -112,23 +92,23 @@ is(ask(q{SELECT id FROM queue_jobs.claim('b', '{held}')}), $second, '… the lea
 like(($node->psql('postgres', "SELECT queue_jobs.complete($second, 1)"))[2], qr/ERROR/, '… and its claimant is told');
 
 # A fixed time that comes again counts once; elapsed time counts as the clock shows it.
-set_clock(0);
+set_clock($node, 0);
 goes_on('an hour back again');
-set_clock(3600);
+set_clock($node, 3600);
 goes_on('forward again');
 is(ask(q{SELECT count(*) FROM ran WHERE what = 'fixed'}), 1, '… a fixed time counts once');
 
 # Days forward, as a wrong clock has it for a moment: nothing stands still until then.
-set_clock(20 * 86400);
+set_clock($node, 20 * 86400);
 goes_on('days forward');
 wait_until($node, q{SELECT count(*) = 2 FROM ran WHERE what = 'fixed'});
-set_clock(3600);
+set_clock($node, 3600);
 goes_on('days back');
 wait_until($node, q{SELECT bool_and(next_run < clock_timestamp() + '25 hours') FROM queue_jobs.schedule});
 pass('… and all schedules tick at their next time');
 
 # What is due by a clock that was wrong is due when that time comes.
-set_clock(21 * 86400);
+set_clock($node, 21 * 86400);
 $load->stop;
 ask(q{SELECT queue_jobs.unschedule('ticks'), queue_jobs.unschedule('fixed')});
 ask(q{SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE worker = 'held' AND state NOT IN ('completed', 'cancelled', 'dead')});
@@ -141,7 +121,7 @@ is(ask('SELECT job FROM tick GROUP BY 1 HAVING count(*) > 1'), '', 'no job of a 
 ask(q{SELECT queue_jobs.drop_worker('heals'), queue_jobs.drop_worker('filled')});
 $later = ask(q{SELECT queue_jobs.enqueue('note', '{"what": "later"}', delay => '1 day')});
 wait_for_no_processes($node, 'postgres');
-set_clock(23 * 86400);
+set_clock($node, 23 * 86400);
 wait_for_job($node, $later, 'completed');
 pass('a clock set forward is noticed by an idle server');
 

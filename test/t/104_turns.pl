@@ -35,7 +35,7 @@ SQL
 sql(q{SELECT queue_jobs.define_worker('hand', max_retries => 0), queue_jobs.define_worker('later')}, 'alice');
 sql(q{SELECT queue_jobs.define_worker('see', 'public.see'), queue_jobs.define_worker('mine', max_retries => 0)}, 'bob');
 
-use_points($node);
+my $points = use_points($node);
 
 sub args
 {
@@ -120,6 +120,27 @@ cmp_ok(sql(q{SELECT count(*) FROM queue_jobs.live_job WHERE args ? 'due' AND NOT
 go_on('due_promoted');
 wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.live_job WHERE args ? 'due' AND NOT due});
 pass('all of them are there then');
+
+# Jobs of one key start in order: a younger one does not pass an older one that is not available yet, though the younger is among the first of its role.
+sql(q{SELECT queue_jobs.define_worker('in order', concurrency_key => 'k', concurrency_limit => 1)}, 'bob');
+arm('due_promoted', 'wait');
+sql("SELECT count(queue_jobs.enqueue('later', jsonb_build_object('before', n), delay => '10 ms')) FROM generate_series(1, 3000) n", 'alice');
+wait_at('due_promoted');
+my $older = sql(q{SELECT queue_jobs.enqueue('in order', '{"k": 1}', delay => '1 ms')}, 'bob');
+my $younger = sql(q{SELECT queue_jobs.enqueue('in order', '{"k": 1}', delay => '1 ms')}, 'bob');
+$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+wait_until($node, "SELECT bool_and(run_at < clock_timestamp()) FROM queue_jobs.job WHERE id IN ($older, $younger, $due)");
+foreach my $piece (1 .. 4)
+{
+	arm('due_promoted', 'wait');
+	go_on('due_promoted');
+	wait_at('due_promoted');
+}
+is(sql("SELECT string_agg(due::text, ' ' ORDER BY id) FROM queue_jobs.live_job WHERE id IN ($older, $younger, $due)"), 'false false true',
+	q{jobs of a key with a limit of one wait for the end of another role's, that older ones come first});
+unlink $points . '/due_promoted';
+go_on('due_promoted');
+wait_until($node, q{SELECT bool_and(due) FROM queue_jobs.live_job WHERE args ? 'before' OR args ? 'k'});
 
 # Many schedules of alice's whose ticks are due, and one of bob's: he does not wait for all of hers, nor does a job of his that falls due.
 sql('ALTER DATABASE postgres SET queue_jobs.run = off');

@@ -5,6 +5,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use QueueJobs::Clock;
 use QueueJobs::Points;
 use QueueJobs::Test;
 use Test::More;
@@ -12,8 +13,8 @@ use Test::More;
 plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
 
 my $node = new_node('waiters', conf => "queue_jobs.idle_timeout = '1h'\nautovacuum = off");
-
 use_points($node);
+
 arm('waiter_woken', 'count');
 
 sub sql
@@ -207,6 +208,70 @@ wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $
 sql(q{SELECT queue_jobs.complete(id, attempt, '7') FROM queue_jobs.claim('c', '{unkept}')}, role => 'alice');
 is($awaits->result, 'completed|7|', 'a session that waits for it is told how it has ended');
 $awaits->quit;
+
+# ---- jobs that another transaction has made available, and that come back as it is rolled back ----
+
+# No scheduler does what a session is woken for: it stands still.
+my $scheduler = stop_scheduler($node);
+my $claims = in_background($node, user => 'alice');
+sql(q{SELECT queue_jobs.enqueue('a', queue => 'first', priority => -1)}, role => 'alice');
+my $due = sql(q{SELECT queue_jobs.enqueue('a', queue => 'second', delay => '10 ms')}, role => 'alice');
+wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
+$claims->query('BEGIN');
+is($claims->query(q{SELECT queue FROM queue_jobs.claim('c', '{first,second}')}), 'first', 'a claim takes one job, and makes another one available');
+my ($second) = waiting('alice', 1, q{CALL queue_jobs.wait_for_jobs('{second}', '1 hour')});
+$claims->query('ROLLBACK');
+is_woken(1, 'its rollback wakes a session that waits for the other one');
+$second->result;
+kill 'CONT', $scheduler or die "$scheduler: $!";
+is(sql(q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('c', '{first,second}', 2)}, role => 'alice'), 2, 'both are claimed then');
+
+# ---- a start of a rate limit that is given back ----
+
+sql(q{SELECT queue_jobs.define_worker('other rated', rate_limit => 1000, rate_period => '1 hour'), queue_jobs.define_worker('rated', rate_limit => 1, rate_period => '1 hour')}, role => 'alice');
+sql(q{SELECT queue_jobs.enqueue('other rated')}, role => 'alice');
+# a server that has just been made starts nothing of that kind
+wait_for(sub { sql(q{SELECT queue_jobs.complete(id, attempt) IS NOT NULL FROM queue_jobs.claim('c', '{other rated}')}, role => 'alice') ne '' }, 'a job with a rate limit is started');
+$job = sql(q{SELECT queue_jobs.enqueue('rated')}, role => 'alice');
+my $holds = in_background($node, user => 'alice');
+arm('claim_has_key', 'wait');
+$claims->send(q{SELECT id FROM queue_jobs.claim('c', '{rated}')});
+wait_at('claim_has_key');
+my ($refused) = waiting('alice', 1, q{CALL queue_jobs.wait_for_jobs('{rated}', '1 hour')});
+$holds->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
+go_on('claim_has_key');
+is($claims->result, '', 'a claim has the only start of a period, and does not get the job');
+is_woken(1, 'which wakes a session that was refused meanwhile');
+$holds->query('COMMIT');
+$refused->result;
+is($claims->query(q{SELECT id FROM queue_jobs.claim('c', '{rated}')}), $job, 'the start is there for the next claim');
+$_->quit foreach $second, $holds, $refused;
+
+# ---- the look once a minute ----
+
+# It makes up for wake-ups that are lost, and of equals all look, not the first alone.
+my $small = new_node('small', conf => "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_executors = 0", start => 0);
+SKIP: {
+	skip 'clock_ahead.c cannot be built here', 2 unless start_with_clock($small);
+	$small->safe_psql('postgres', 'CREATE EXTENSION queue_jobs; CREATE ROLE alice LOGIN; GRANT queue_jobs_claim TO alice');
+	use_points($small);
+	arm($_, 'count') foreach 'waiter_looks', 'waiter_woken';
+	my @idle = map { in_background($small, user => 'alice') } 1 .. 2;
+	my $pids = join ',', map { $_->pid } @idle;
+	$_->send(q{CALL queue_jobs.wait_for_jobs('{nothing}', '1 hour')}) foreach @idle;
+	wait_until($small, "SELECT count(*) = 2 FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event_type = 'Extension'");
+	counted($_) foreach 'waiter_looks', 'waiter_woken';
+	foreach my $minute (1, 2)
+	{
+		my $seen = 0;
+		set_clock($small, 61 * $minute);
+		wait_for(sub { ($seen += counted('waiter_looks')) >= 2 }, 'two sessions have looked');
+		is(counted('waiter_woken'), 0, "sessions look after a minute, though no process has woken them, $minute of 2");
+	}
+	$_->quit foreach @idle;
+	$small->stop;
+}
+use_points($node);
 
 # ---- a prepared transaction ----
 

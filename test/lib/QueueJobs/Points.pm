@@ -17,7 +17,7 @@ sub use_points
 	my ($node) = @_;
 
 	$points = $node->data_dir . '/queue_jobs.points';
-	mkdir $points or die "$points: $!";
+	-d $points or mkdir $points or die "$points: $!";
 	return $points;
 }
 
