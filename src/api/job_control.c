@@ -277,7 +277,7 @@ end_put_back(int64 id, JobState end_as)
 }
 
 bool
-job_end_at_once(int64 id, JobState end_as)
+job_end_at_once(int64 id, JobState end_as, int place)
 {
 	LiveTable	table;
 	JobControl	control;
@@ -294,13 +294,13 @@ job_end_at_once(int64 id, JobState end_as)
 	switch (find_job(&control, id, &job))
 	{
 		case FIND_FOUND:
-			if (ledger_end_withdrawn(id))
+			if (ledger_end_withdrawn(place, id))
 				live_leave(&job);
 			else
 				result = end_job_found(&control, &job, end_as);
 			break;
 		case FIND_LOCKED:
-			if (!ledger_end_withdrawn(id))
+			if (!ledger_end_withdrawn(place, id))
 				result = is_being_run(id) ? CONTROL_RUNS : CONTROL_LOCKED;
 			break;
 		default:

@@ -67,11 +67,11 @@ extern ControlResult control_retry_live(JobControl *control, int64 id);
 extern void control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order);
 
 /*
- * Ends the job as the ledger says, without a wait. True if the job has ended, or a session has retried it
- * since. False if another transaction has its row, or another executor runs it. That executor is then asked
- * to end it, and the caller tries again, since that run may be put back before the request comes.
+ * Ends the job as the ledger says in that place, without a wait. True if the job has ended, or a session has
+ * retried it since. False if another transaction has its row, or another executor runs it. That executor is
+ * then asked to end it, and the caller tries again, since that run may be put back before the request comes.
  */
-extern bool job_end_at_once(int64 id, JobState end_as);
+extern bool job_end_at_once(int64 id, JobState end_as, int place);
 
 /*
  * A job that cancel() or discard() found running may be put back by the time of the commit. Such a job is

@@ -325,7 +325,11 @@ end_hold(Run *run)
  * Writes the end of a procedure's run to the row with the lease, unless the job was taken away meanwhile.
  * If another transaction has the row, this waits to write the outcome of the run, but not to write an end
  * that a session has asked for: heed_end() does that. A request that comes after the handler has succeeded
- * is too late, and changes nothing.
+ * is too late: it changes nothing, and its signal does not interrupt us.
+ *
+ * The wait has no limit. Only this process knows the result, and without it the job would run again, though
+ * its work is committed. Only sessions that may steer the job lock its row. Meanwhile the job counts as
+ * running, against the executors that its role may have. A shutdown ends the wait.
  */
 static void
 execute_procedure(Run *run)
@@ -336,6 +340,7 @@ execute_procedure(Run *run)
 	JobState	state = JOB_CANCELLED;
 	FindResult	found;
 	int			end_as;
+	bool		too_late;		/* to end it otherwise */
 
 	live_close(&run->table);
 	unit_end();
@@ -343,6 +348,9 @@ execute_procedure(Run *run)
 	MemoryContextSwitchTo(run_context);
 	begin_run(run);
 	end = run_procedure(run);
+	too_late = end == RUN_SUCCEEDED && current_job.snooze < 0;
+	if (too_late)
+		HOLD_CANCEL_INTERRUPTS();
 	measure_run(run, end);
 	end = judge_upkeep(run, end);
 	test_point("handler_returned");
@@ -364,6 +372,9 @@ execute_procedure(Run *run)
 	live_close(&run->table);
 	test_point("end_written");
 	unit_end();
+	QueryCancelPending = false; /* stop_showing() sees to a request that came since */
+	if (too_late)
+		RESUME_CANCEL_INTERRUPTS();
 	test_point("end_committed");
 	end_hold(run);
 	log_run(run, state);
@@ -373,6 +384,7 @@ typedef struct WantedEnd
 {
 	int64		job;
 	JobState	end_as;
+	int			place;			/* in the ledger, or NO_PLACE */
 	bool		done;
 } WantedEnd;
 
@@ -387,7 +399,7 @@ end_at_once(void *argument)
 
 	HOLD_CANCEL_INTERRUPTS();
 	unit_begin();
-	end->done = job_end_at_once(end->job, end->end_as);
+	end->done = job_end_at_once(end->job, end->end_as, end->place);
 	ForceSyncCommit();
 	unit_end();
 	RESUME_CANCEL_INTERRUPTS();
@@ -418,9 +430,11 @@ heed_end(int64 job, int end_as)
 					 errdetail("Another transaction has its row, and the executor's process ends.")));
 			return;
 		}
-		left = ledger_leave_end(job, end_as);
+		end.place = ledger_leave_end(job, end_as);
+		left = end.place != NO_PLACE;
 		ended = process_protect(end_at_once, &end) && end.done;
 		QueryCancelPending = false;
+		test_point("end_tried");
 		if (!left && !ended)
 		{
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, TRY_END_EVERY,

@@ -10,6 +10,7 @@
 
 #include "access/xact.h"
 #include "current_job.h"
+#include "executor_slot.h"
 #include "miscadmin.h"
 #include "savepoint_notes.h"
 #include "utils/memutils.h"
@@ -66,9 +67,24 @@ restore(int first)
 	current_job.slice = before->slice;
 }
 
+/*
+ * The signal by which a session ends the run of a procedure may come while a COMMIT in there waits for a
+ * synchronous standby: the server ends that wait by it, and the signal is used up. So it is raised again.
+ */
+static void
+interrupt_again(void)
+{
+	if (current_job.job == NULL || !current_job.is_procedure || !executor_asked_to_end(current_job.job->id))
+		return;
+	QueryCancelPending = true;
+	InterruptPending = true;
+}
+
 void
 current_job_transaction_end(XactEvent event)
 {
+	if (event == XACT_EVENT_COMMIT)
+		interrupt_again();
 	if (event == XACT_EVENT_ABORT)
 		restore(0);
 	if (event != XACT_EVENT_PREPARE)

@@ -338,6 +338,7 @@ fail_crashed(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *work
 typedef struct Charge
 {
 	LedgerEntry entry;
+	int			place;			/* where it stands */
 	bool		done;
 } Charge;
 
@@ -348,7 +349,7 @@ charge_for_good(void *argument)
 	Charge	   *crash = argument;
 
 	if (crash->entry.end_as != 0)
-		crash->done = job_end_at_once(crash->entry.job, (JobState) crash->entry.end_as);
+		crash->done = job_end_at_once(crash->entry.job, (JobState) crash->entry.end_as, crash->place);
 	else
 		crash->done = outcome_charge(crash->entry.job, crash->entry.attempt, fail_crashed, NULL);
 	ForceSyncCommit();
@@ -367,7 +368,7 @@ charge_crashes(void)
 		claims_to_charge = false;
 	for (int i = 0; i < ledger_places(); i++)
 	{
-		Charge		crash = {.done = false};
+		Charge		crash = {.place = i, .done = false};
 		bool		in_use = i < executor_slots() && executor_slot_at(i)->state != EXECUTOR_NONE;
 
 		/* a run goes on; but an end may stand there, for which an earlier process had no other place */

@@ -182,14 +182,15 @@ ledger_blame(void)
 	ledger_wipe();
 }
 
-bool
+int
 ledger_leave_end(int64 job, int end_as)
 {
 	LedgerEntry *place = place_for(MyDatabaseId, job);
 
-	if (place != NULL)
-		write_entry(place, MyDatabaseId, job, 0, end_as);
-	return place != NULL;
+	if (place == NULL)
+		return NO_PLACE;
+	write_entry(place, MyDatabaseId, job, 0, end_as);
+	return (int) (place - ledger);
 }
 
 void
@@ -210,16 +211,26 @@ is_entry_of(const LedgerEntry *entry, int64 job, int32 attempt)
 	return entry->job == job && (entry->attempt == attempt || entry->end_as != 0) && is_of_here(entry);
 }
 
+/* Whether the executor that has the place runs the job which the place names. */
+static bool
+is_of_run(int place)
+{
+	return place < executor_slots() && executor_slot_at(place)->pid == ledger[place].pid &&
+		ledger[place].end_as == 0;
+}
+
 /*
  * Whether the scheduler must charge the job for that attempt, or end it, before it can start again.
  *
- * An executor's own place tells of the run under way, unless the end of the job is left to the scheduler.
+ * An executor's own place tells of the run under way, unless the end of the job is left to the scheduler, or
+ * that process is gone.
  */
 static bool
 ledger_blames(int64 job, int32 attempt)
 {
+	ledger_open();
 	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
-		if (is_entry_of(&ledger[i], job, attempt) && (i >= queue_jobs_max_executors || ledger[i].end_as != 0))
+		if (is_entry_of(&ledger[i], job, attempt) && !is_of_run(i))
 			return true;
 	return false;
 }
@@ -255,14 +266,13 @@ ledger_withdraw_end(int64 job)
 	}
 }
 
+/* Another place may have an end that was left before the job was retried: that does not make this one void. */
 bool
-ledger_end_withdrawn(int64 job)
+ledger_end_withdrawn(int place, int64 job)
 {
-	for (int i = 0; ledger != NULL && i < ledger_places(); i++)
-		if (ledger[i].job == job && ledger[i].withdrawn == job && is_of_here(&ledger[i]) &&
-			TransactionIdDidCommit(ledger[i].withdrawn_by))
-			return true;
-	return false;
+	return ledger != NULL && place != NO_PLACE && ledger[place].job == job &&
+		ledger[place].withdrawn == job && is_of_here(&ledger[place]) &&
+		TransactionIdDidCommit(ledger[place].withdrawn_by);
 }
 
 bool
@@ -373,7 +383,8 @@ charge_under_way(int64 job)
 bool
 charge_awaited(const Job *job)
 {
-	return ledger_blames(job->id, job->attempt) || executor_withholds(job->id) || charge_under_way(job->id);
+	return shared_present() &&
+		(ledger_blames(job->id, job->attempt) || executor_withholds(job->id) || charge_under_way(job->id));
 }
 
 bool

@@ -52,16 +52,21 @@ extern void ledger_blame(void);
 
 /*
  * Has the scheduler end the job, as a session has asked, if this process does not call ledger_job_ended().
- * False: there is no place for it. Either the scheduler has not made the ends before, or there is no ledger.
+ * Returns the place where that stands; NO_PLACE: there is none. Either the scheduler has not made the ends
+ * before, or there is no ledger.
  */
-extern bool ledger_leave_end(int64 job, int end_as);
+#define NO_PLACE (-1)
+extern int	ledger_leave_end(int64 job, int end_as);
 extern void ledger_job_ended(int64 job);
 
 /* The current (sub)transaction retries the job, whose row it has locked or writes again. */
 extern void ledger_withdraw_end(int64 job);
 
-/* Whether the end that was left is void, for a transaction that has the lock of the job's row. */
-extern bool ledger_end_withdrawn(int64 job);
+/*
+ * Whether the end of the job that was left in that place is void, for a transaction that has the lock of the
+ * job's row.
+ */
+extern bool ledger_end_withdrawn(int place, int64 job);
 
 /*
  * ledger_server_ends() is for the SIGQUIT handler of a process that has called ledger_open(): the server's

@@ -455,6 +455,22 @@ executor_request_own_end(int64 job, JobState end_as)
 }
 
 bool
+executor_asked_to_end(int64 job)
+{
+	bool		asked = false;
+
+	for (int i = 0; i < executor_slots() && !asked; i++)
+	{
+		ExecutorSlot *slot = &executors->slots[i];
+
+		SpinLockAcquire(&slot->mutex);
+		asked = slot->pid == MyProcPid && slot->job == job && slot->end_as >= 0;
+		SpinLockRelease(&slot->mutex);
+	}
+	return asked;
+}
+
+bool
 executor_announce_end(int64 job)
 {
 	return request_end(job, true, true, 1, -1);

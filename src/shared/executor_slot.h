@@ -135,6 +135,9 @@ extern bool executor_request_end(int64 job, JobState end_as);
 /* Requests the end of the job that this executor runs. */
 extern bool executor_request_own_end(int64 job, JobState end_as);
 
+/* Whether the end of that job, which this executor runs, is requested. */
+extern bool executor_asked_to_end(int64 job);
+
 /*
  * Requests the end in two steps, for a session that is about to commit: of all executors that show the job.
  * From the announcement on they show it until the session's transaction has ended; -1: it was rolled back.

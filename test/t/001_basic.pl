@@ -107,6 +107,10 @@ $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', '{"n": 1}')}
 is( $node->safe_psql('postgres', "SELECT args->>'n', queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c')"),
 	'1|', '… a claimant takes and completes its job');
 is($node->safe_psql('postgres', "SELECT count(*) FROM queue_jobs.claim('c')"), '0', '… once');
+is($node->safe_psql('postgres', q{SELECT queue_jobs.cancel(id), queue_jobs.retry(id) FROM (SELECT queue_jobs.enqueue('outside', '{"n": 0}') AS id) s}),
+	't|t', '… a job is cancelled, and retried');
+is(join(' ', glob($node->data_dir . '/pg_stat/queue_jobs.*')), '', '… for which a session makes no file of the processes that are not there');
+is($node->safe_psql('postgres', "SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c')"), '', '… and the job is claimed');
 like(($node->psql('postgres', q{BEGIN; ALTER TABLE queue_jobs.live_job ADD COLUMN note jsonb; SELECT queue_jobs.enqueue('outside')}))[2],
 	qr/ERROR:  table "live_job" of extension "queue_jobs" has been changed/, '… and no job gets into a table with other columns, which a session without the library can add');
 

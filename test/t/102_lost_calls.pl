@@ -261,6 +261,51 @@ foreach my $end ('ROLLBACK', 'ROLLBACK TO s; COMMIT', 'RELEASE s; COMMIT')
 	is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), $end =~ /RELEASE/ ? 'completed' : 'cancelled', "what becomes of it after $end");
 }
 
+# Before the executor has left the end to the scheduler, there is nothing to retry: the job is about to end.
+arm('end_committed', 'wait');
+$job = sql(q{SELECT queue_jobs.enqueue('fails once')});
+wait_at('end_committed');
+$sessions[0]->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
+is(sql("SELECT queue_jobs.cancel($job)"), 't', 'a job is cancelled that was put back');
+$sessions[0]->query('COMMIT');
+is(sql("SELECT queue_jobs.retry($job)"), 'f', 'retry() does nothing before its executor has heeded that, and says so');
+go_on('end_committed');
+wait_until($node, "SELECT state IN ('completed', 'cancelled') FROM queue_jobs.job WHERE id = $job");
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', 'the job ends');
+
+# The scheduler meets the end while the executor still shows the job, and is slow: the executor leaves the end once more meanwhile, and that one stays.
+$run++;
+$job = sql("SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $run))");
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $job");
+$sessions[0]->query("BEGIN; SELECT queue_jobs.cancel($job)");
+arm('end_tried', 'wait');
+is(sql("SELECT queue_jobs.cancel($job)"), 't', 'a procedure is cancelled whose row another session has');
+wait_at('end_tried');
+arm('crash_charged', 'wait');
+$child = enqueue_child(sql(q{SELECT queue_jobs.enqueue('other')}), 110);
+completes('other');
+wait_at('crash_charged');
+go_on('end_tried');
+wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job)");
+go_on('crash_charged');
+wait_for_job($node, $child, 'completed');
+has_ended($job, 'it does not run again, though the scheduler has asked the executor once more');
+
+# A procedure that has succeeded keeps its result, though it is cancelled before the executor can write that.
+$run++;
+sql("INSERT INTO gate VALUES ($run)");
+arm('handler_returned', 'wait');
+$job = sql("SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $run))");
+wait_at('handler_returned');
+$sessions[0]->query("BEGIN; SELECT queue_jobs.cancel($job)");
+is(sql("SELECT queue_jobs.cancel($job)"), 't', 'a procedure is cancelled that has just returned, and whose row another session has');
+my $executor = sql("SELECT pid FROM queue_jobs.running_jobs() WHERE job_id = $job");
+go_on('handler_returned');
+wait_until($node, "SELECT wait_event_type = 'Lock' OR NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job) FROM pg_stat_activity WHERE pid = $executor");
+$sessions[0]->query('ROLLBACK');
+wait_until($node, "SELECT state IN ('completed', 'cancelled') FROM queue_jobs.job WHERE id = $job");
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'completed', 'it keeps its result');
+
 # ---- a signal for a job whose executor still shows it, while another session has its row ----
 
 sql(q{CREATE FUNCTION asks() RETURNS void LANGUAGE plpgsql AS $$
@@ -350,29 +395,160 @@ wait_for_job($node, $child, 'completed');
 pass('learns what has ended meanwhile');
 $node->stop;
 
+# ---- a procedure that is interrupted while its COMMIT waits for a synchronous standby ----
+
+# That wait takes the signal. (No other transaction waits for the standby, which is not there.)
+use_node('standby', "queue_jobs.idle_timeout = '1h'\nwal_level = replica\nmax_wal_senders = 2\nsynchronous_standby_names = 'absent'\nsynchronous_commit = local");
+sql(<<'SQL');
+CREATE PROCEDURE waits_for_standby(n int) LANGUAGE plpgsql AS $$
+BEGIN
+	SET LOCAL synchronous_commit = on;
+	INSERT INTO ran (n) VALUES (n);
+	COMMIT;
+	WHILE NOT EXISTS (SELECT FROM gate WHERE gate.n = waits_for_standby.n) LOOP
+		PERFORM pg_sleep(0.02);
+	END LOOP;
+END
+$$;
+SELECT queue_jobs.define_worker('waits for standby', 'public.waits_for_standby');
+SQL
+foreach my $end ('cancel', 'discard')
+{
+	$job = sql(q{SELECT queue_jobs.enqueue('waits for standby', '{"n": 1}')});
+	wait_until($node, "SELECT wait_event = 'SyncRep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $job");
+	is(sql("SELECT queue_jobs.$end($job)"), 't', "$end() of a procedure whose COMMIT waits for a standby");
+	wait_until($node, "SELECT state <> 'executing' OR EXISTS (SELECT FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $job AND wait_event = 'PgSleep')
+		FROM queue_jobs.job WHERE id = $job");
+	is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), $end eq 'cancel' ? 'cancelled' : 'dead', 'it ends after that');
+}
+$node->stop;
+
+# ---- two ends of one job, before and after a retry() ----
+
+# The first executor runs a job until its gate opens; the second leaves the end of a procedure, and then runs a job, too.
+use_node('two_ends', "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_executors = 2");
+define_gated_procedure($node);
+my $locks = in_background($node);
+
+sub gated
+{
+	my ($worker, $n) = @_;
+
+	my $id = sql("SELECT queue_jobs.enqueue('$worker', '{\"n\": $n}')");
+	wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $id");
+	return $id;
+}
+
+gated('gated', 1);
+$job = gated('gated procedure', 2);
+$locks->query("BEGIN; SELECT queue_jobs.cancel($job)");
+is(sql("SELECT queue_jobs.cancel($job)"), 't', 'a procedure is cancelled whose row another session has');
+wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job)");
+gated('gated', 3);
+$pid = stop_scheduler($node);
+$locks->query('COMMIT');
+is(sql("SELECT queue_jobs.retry($job)"), 't', 'it is retried before the scheduler looks');
+arm('job_shown', 'wait');
+sql('INSERT INTO gate VALUES (1)');
+wait_at('job_shown');
+$locks->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
+is(sql("SELECT queue_jobs.cancel($job)"), 't', 'and cancelled again, as an executor looks at it whose entry stands before the other');
+go_on('job_shown');
+wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job)");
+$locks->query('COMMIT');
+kill 'CONT', $pid or die "$pid: $!";
+sql('INSERT INTO gate VALUES (2)');
+wait_until($node, "SELECT state IN ('completed', 'cancelled') FROM queue_jobs.job WHERE id = $job");
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $job"), 'cancelled', 'the second cancel() is heeded, though the first is void');
+sql('INSERT INTO gate VALUES (3)');
+$locks->quit;
+$node->stop;
+
 # ---- ends that one executor leaves, while a session has all these rows ----
 
-use_node('ends', "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_executors = 1");
+use_node('ends', "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_executors = 1\nrestart_after_crash = on");
 define_gated_procedure($node);
 my $holder = in_background($node);
-my @left;
-$holder->query('BEGIN');
-foreach my $n (1 .. 4)
+
+# Cancels four procedures whose rows the holder has. Returns their jobs.
+sub leave_ends
 {
-	$job = sql("SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $n))");
-	wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $job");
-	$holder->query("SELECT queue_jobs.cancel($job)");
-	is(sql("SELECT queue_jobs.cancel($job)"), 't', "job $n is cancelled");
-	# there are places for three: the executor waits at the fourth, as it must not lose any
-	wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $job)") if $n < 4;
-	push @left, $job;
+	my ($first) = @_;
+	my @left;
+
+	$holder->query('BEGIN');
+	foreach my $n ($first .. $first + 3)
+	{
+		my $id = sql("SELECT queue_jobs.enqueue('gated procedure', jsonb_build_object('n', $n))");
+		wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $id");
+		$holder->query("SELECT queue_jobs.cancel($id)");
+		is(sql("SELECT queue_jobs.cancel($id)"), 't', "job $n is cancelled");
+		# there are places for three: the executor waits at the fourth, as it must not lose any
+		wait_until($node, "SELECT NOT EXISTS (SELECT FROM queue_jobs.running_jobs() WHERE job_id = $id)") if $n < $first + 3;
+		push @left, $id;
+	}
+	return @left;
 }
+
+my @left = leave_ends(1);
 my $last = sql(q{SELECT queue_jobs.enqueue('quick', '{"n": 5}')});
 $holder->query('ROLLBACK');
 wait_for_job($node, $last, 'completed');
 wait_for_job($node, $_, 'cancelled') foreach @left;
 is(sql('SELECT count(*), count(DISTINCT n) FROM ran'), '5|5', 'all have ended, and none has run again');
-$holder->quit;
+
+# An executor that is terminated then says what it cannot do, and goes, though the holder's transaction goes on.
+@left = leave_ends(11);
+($executor) = executor_pids($node);
+arm('end_tried', 'wait');
+wait_at('end_tried');
+sql("SELECT pg_terminate_backend($executor)");
+go_on('end_tried');
+wait_until($node, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $executor)");
+is(log_count($node, "job $left[3] was not ended as asked"), 1, 'an executor that is terminated does not wait for the row of a job for whose end there is no place');
+$holder->query('ROLLBACK');
+sql('INSERT INTO gate VALUES (14)');
+wait_for_job($node, $_, 'cancelled') foreach @left[ 0 .. 2 ];
+wait_for_job($node, $left[3], 'completed');
+
+# After a crash the fourth end stands where the executor's run stood, and another session has the rows: the next executor begins a job meanwhile. The end
+# is made while that job runs.
+@left = leave_ends(21);
+arm('scheduler_starts', 'wait');
+my $victim = in_background($node);
+kill 'KILL', $victim->pid or die;
+wait_at('scheduler_starts');
+my $gated;
+wait_for(sub { $gated = eval { sql(q{SELECT queue_jobs.enqueue('gated', '{"n": 25}')}) } }, 'the server takes a job again');
+my $later = in_background($node);
+$later->query('BEGIN');
+$later->query("SELECT queue_jobs.cancel($_)") foreach @left;
+go_on('scheduler_starts');
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $gated");
+$later->query('ROLLBACK');
+wait_for_job($node, $_, 'cancelled') foreach @left;
+is(sql("SELECT state FROM queue_jobs.job WHERE id = $gated"), 'executing', 'an end that a crash has left in the place of an executor is made while another job runs there');
+sql('INSERT INTO gate VALUES (25)');
+wait_for_job($node, $gated, 'completed');
+$_->kill_client foreach $victim, $holder, $later;
+
+# ---- a claim of a job that a process has yet to charge for its crash ----
+
+# Its worker has no handler any more. (An executor that began while all places were taken has none: another one comes.)
+$node->restart;
+$job = sql(q{SELECT queue_jobs.enqueue('gated', '{"n": 31}')});
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $job");
+($executor) = executor_pids($node);
+arm('scheduler_starts', 'wait');
+kill 'KILL', $executor or die;
+wait_at('scheduler_starts');
+wait_for(sub { eval { sql(q{SELECT queue_jobs.define_worker('gated')}); 1 } }, 'the server takes a definition again');
+is(claims('gated'), '', 'a job whose executor was killed is not claimed');
+go_on('scheduler_starts');
+wait_for_job($node, $job, 'retryable');
+is(sql("SELECT attempt, errors -> 0 ->> 'sqlstate' FROM queue_jobs.job WHERE id = $job"), '1|57P02', 'before it is charged with the crash');
+sql("SELECT queue_jobs.retry($job)");
+is(claims('gated'), $job, 'then it is');
 $node->stop;
 
 done_testing();
