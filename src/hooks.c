@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "batch_member.h"
 #include "catalog.h"
 #include "current_job.h"
 #include "exclusive_commands.h"
@@ -33,6 +34,7 @@
 /* Before a commit or PREPARE, while rows can be written. */
 static void (*const before_commit[]) (XactEvent event) = {
 	job_control_before_commit,	/* what it ends is for all that follow */
+	batch_deaths_before_commit,
 	member_ranges_before_commit,
 };
 
@@ -44,6 +46,7 @@ static void (*const transaction_end[]) (XactEvent event) = {
 	live_counts_transaction_end,	/* before others see what is counted */
 	statistics_transaction_end,
 	member_ranges_transaction_end,
+	batch_deaths_transaction_end,
 	hold_transaction_end,
 	wakeup_transaction_end,
 	lane_transaction_end,

@@ -19,8 +19,10 @@
 #include "lane.h"
 #include "miscadmin.h"
 #include "run_as.h"
+#include "savepoint_notes.h"
 #include "test_point.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* ERROR for a batch that is not there. */
 static void
@@ -276,6 +278,39 @@ find_joint_batches(int64 job, int64 *count)
 	return batches;
 }
 
+/* A death that this transaction writes into the batch's row before it commits. */
+typedef struct Death
+{
+	int			nest_level;
+	int64		batch;
+	int64		job;
+} Death;
+
+static SavepointNotes deaths = {.size = sizeof(Death)};
+
+/* A note that is there already has no deeper level than the present one. */
+static void
+note_death(int64 batch, int64 job)
+{
+	Death	   *note = deaths.notes;
+
+	for (int i = 0; i < deaths.count; i++)
+		if (note[i].batch == batch)
+			return;
+	note = savepoint_note_add(&deaths);
+	note->batch = batch;
+	note->job = job;
+}
+
+static bool
+keep_or_note(int64 batch, int64 job, bool wait)
+{
+	if (!wait)
+		return keep_death(batch, job, false);
+	note_death(batch, job);
+	return true;
+}
+
 bool
 batch_keep_death(const FinishedJob *finished, bool wait)
 {
@@ -287,12 +322,49 @@ batch_keep_death(const FinishedJob *finished, bool wait)
 	if (finished->state != JOB_DEAD || finished->own)
 		return true;
 	if (job->batch != 0)
-		kept = keep_death(job->batch, job->id, wait);
+		kept = keep_or_note(job->batch, job->id, wait);
 	if (!table_has_row_of(REL_JOINT_MEMBER, Anum_joint_member_job, REL_JOINT_MEMBER_JOB, job->id))
 		return kept;
 	batches = find_joint_batches(job->id, &count);
 	for (int64 i = 0; i < count && kept; i++)
-		kept = keep_death(batches[i], job->id, wait);
+		kept = keep_or_note(batches[i], job->id, wait);
 	pfree(batches);
 	return kept;
+}
+
+static int
+compare_deaths(const void *a, const void *b)
+{
+	int64		x = ((const Death *) a)->batch;
+	int64		y = ((const Death *) b)->batch;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * Transactions that retry members of the same batches, in whatever order, lock the batches' rows in one
+ * order: so none of them waits for another that waits for it.
+ */
+void
+batch_deaths_before_commit(XactEvent event)
+{
+	const Death *notes = deaths.notes;
+
+	if (deaths.count == 0)
+		return;
+	if (catalog_status() == EXTENSION_PRESENT)	/* or this transaction drops it */
+	{
+		qsort(deaths.notes, deaths.count, sizeof(Death), compare_deaths);
+		PushActiveSnapshot(GetTransactionSnapshot());
+		for (int i = 0; i < deaths.count; i++)
+			(void) keep_death(notes[i].batch, notes[i].job, true);
+		PopActiveSnapshot();
+	}
+	savepoint_notes_forget(&deaths);
+}
+
+void
+batch_deaths_transaction_end(XactEvent event)
+{
+	savepoint_notes_forget(&deaths);
 }

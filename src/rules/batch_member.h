@@ -9,6 +9,7 @@
 #ifndef QUEUE_JOBS_BATCH_MEMBER_H
 #define QUEUE_JOBS_BATCH_MEMBER_H
 
+#include "access/xact.h"
 #include "history.h"
 
 /*
@@ -31,10 +32,15 @@ extern void batch_move_joint(int64 other, int64 job);
 
 /*
  * Called before a job that has ended runs again. If the job was dead, writes this into the rows of its
- * batches: the scheduler may not have looked at them since the job died, and would find it alive. Returns
- * false if another transaction has locked one of the rows, and the caller does not wait.
+ * batches: the scheduler may not have looked at them since the job died, and would find it alive. With "wait"
+ * that is done just before the transaction commits, which may have to wait for a row then. Otherwise it is
+ * done now, and the result is false if another transaction has locked one of the rows.
  */
 extern bool batch_keep_death(const FinishedJob *finished, bool wait);
+
+/* For hooks.c. */
+extern void batch_deaths_before_commit(XactEvent event);
+extern void batch_deaths_transaction_end(XactEvent event);
 
 /* Raises an ERROR unless the batch exists. */
 extern void batch_require(int64 batch);
