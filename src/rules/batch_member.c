@@ -302,6 +302,7 @@ note_death(int64 batch, int64 job)
 	note->job = job;
 }
 
+/* As keep_death(); a caller that waits has it done before the commit. */
 static bool
 keep_or_note(int64 batch, int64 job, bool wait)
 {
@@ -332,6 +333,7 @@ batch_keep_death(const FinishedJob *finished, bool wait)
 	return kept;
 }
 
+/* For qsort(): by batch. */
 static int
 compare_deaths(const void *a, const void *b)
 {

@@ -266,7 +266,7 @@ ledger_withdraw_end(int64 job)
 	}
 }
 
-/* Another place may have an end that was left before the job was retried: that does not make this one void. */
+/* An end in another place, left before the job was retried, may be void: that does not make this one void. */
 bool
 ledger_end_withdrawn(int place, int64 job)
 {
