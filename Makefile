@@ -154,7 +154,7 @@ WEB_TEST_NEEDED = $(WEB_NEEDED) python3:python3 chromium:chromium chromedriver:c
 MONITORING_NEEDED = $(WEB_NEEDED) /usr/lib/python3/dist-packages/yaml:python3-yaml
 
 # PL/Proxy, for the test that needs it, if that is among those to run; without it the test is skipped.
-SHARDS_TEST = $(if $(filter tap,$(TESTS)),$(if $(TAP),$(findstring 087_shards,$(TAP)),yes))
+SHARDS_TEST = $(if $(filter tap,$(TESTS)),$(if $(TAP),$(findstring servers_shards,$(TAP)),yes))
 
 # What the kinds of tests need beside what all do.
 test: TESTS ?= regress isolation tap web clients monitoring
@@ -163,7 +163,7 @@ test:
 
 quick:
 	@$(MAKE) -s test TESTS='regress isolation tap' REGRESS='setup registry enqueue execute fail claim steer batch workflow teardown' \
-		ISOLATION='claim_claim claim_cancel dedup_until_executing batch_end' TAP='test/t/094_floors.pl test/t/097_columns.pl'
+		ISOLATION='claim_claim claim_cancel dedup_until_executing batch_end' TAP='test/t/build_source.pl test/t/build_columns.pl'
 
 clients-test:
 	@$(MAKE) -s test TESTS=clients
@@ -183,7 +183,7 @@ packages:
 
 faults: SECONDS = 60
 faults:
-	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP='test/t/061_faults.pl test/t/062_promotion_faults.pl test/t/063_clocks.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
+	@QUEUE_JOBS_STRESS_SECONDS='$(SECONDS)' TESTS=tap TAP='test/t/fault_load.pl test/t/fault_promotion.pl test/t/fault_clocks.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
 		test/lib/sandbox.sh test/lib/run_tests.sh
 
 # Libraries of Patroni's are installed, the programs only unpacked: installed, they would be services.
@@ -235,7 +235,7 @@ soak:
 FUZZ_SECONDS ?= 60
 fuzz:
 	@PG_CONFIG='$(PG_CONFIG)' test/fuzz/run.sh $(FUZZ_SECONDS)
-	@QUEUE_JOBS_STRESS_SECONDS='$(FUZZ_SECONDS)' TESTS=tap TAP='test/t/064_fuzzed_args.pl test/t/064_fuzzed_calls.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
+	@QUEUE_JOBS_STRESS_SECONDS='$(FUZZ_SECONDS)' TESTS=tap TAP='test/t/fault_fuzzed_args.pl test/t/fault_fuzzed_calls.pl' VERBOSE=1 PG_CONFIG='$(PG_CONFIG)' \
 		VERSIONS='$(or $(VERSIONS),18a)' test/lib/matrix.sh
 
 lint:

@@ -1,4 +1,4 @@
--- Options of encryption, and what is refused; no key is set here. (t/099: everything with keys.)
+-- Options of encryption, and what is refused; no key is set here. (t/job_encryption.pl: everything with keys.)
 SET ROLE regress_app;
 SET search_path = app, helper;
 -- A library that was built without OpenSSL's headers refuses them all, and nothing else (encrypt_1.out).

@@ -1,4 +1,4 @@
--- explain_job(): every reason why a job does not run; waits_for: the first of them. (isolation/explain: open transactions; t/046: processes.)
+-- explain_job(): every reason why a job does not run; waits_for: the first of them. (isolation/explain: open transactions; t/docs_reasons.pl: processes.)
 SET ROLE regress_app;
 SET search_path = app, helper;
 

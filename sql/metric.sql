@@ -1,4 +1,4 @@
--- The view metric, and health(). (test/t/049_metrics.pl: promtool, restarts.)
+-- The view metric, and health(). (test/t/worker_metrics.pl: promtool, restarts.)
 SET ROLE regress_app;
 SET search_path = app, helper;
 SELECT queue_jobs.define_worker('metered', queue => 'meters', idempotent => true, max_retries => 1, feature_category => 'utilities', max_running_jobs => 9),

@@ -10,7 +10,7 @@
  * that does nothing 2 %, a job of a bulk enqueue 0.6 % (callgrind; 3,000, 4,000 and 20,000 jobs). Beside an
  * old snapshot a slice of a long job then reads the more, the more slices came before it, because the server
  * checks each time that the id is unique: 517 blocks for each of 1,000 slices instead of 17
- * (test/t/069_batch_faults.pl).
+ * (test/t/job_batch_faults.pl).
  */
 #ifndef QUEUE_JOBS_INDEX_WRITER_H
 #define QUEUE_JOBS_INDEX_WRITER_H
@@ -79,7 +79,7 @@ extern void index_writer_close(IndexWriter *writer);
  *
  * Without it a claimant that claims and completes 100 jobs at a time takes 5 % more instructions for each job
  * (callgrind, 2,000 jobs, their enqueue included); one that does so job by job takes 1 % more. Beside an old
- * snapshot each of 1,000 slices of a job reads 56 blocks instead of 17 (test/t/069_batch_faults.pl).
+ * snapshot each of 1,000 slices of a job reads 56 blocks instead of 17 (test/t/job_batch_faults.pl).
  */
 
 /* Notes that the job's live row was written there, if the place is worth it. */

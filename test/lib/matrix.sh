@@ -24,7 +24,7 @@ cd "$(dirname "$0")/../.." || exit 1
 lanes=2
 top=
 
-# The machine's own PostgreSQL as another version's /tmp/old, which can be upgraded from (test/t/014_pg_upgrade.pl).
+# The machine's own PostgreSQL as another version's /tmp/old, which can be upgraded from (test/t/life_pg_upgrade.pl).
 pack_own() {
     mkdir "$work/old" && chmod 1777 "$work/old" &&
         PG_CONFIG=$PG_CONFIG KEEP='' test/lib/sandbox.sh test/lib/pack_installation.sh "$work/old"

@@ -5,7 +5,7 @@
 #
 #   REGRESS, ISOLATION   names of the tests, from the Makefile
 #   TESTS                the kinds to run; default: regress isolation tap; the Makefile adds web, clients and monitoring
-#   TAP                  the TAP files to run, as t/001_x.pl; default: all of the kind
+#   TAP                  the TAP files to run, as test/t/process_basic.pl; default: all of the kind
 #   JOBS                 TAP files at a time; default: four times the processors, for they wait more than they work
 #   VERBOSE=1            each of their tests, and what they note
 set -uo pipefail
@@ -65,7 +65,7 @@ make_template() {
 }
 
 # The files that take longest, minutes where others take seconds: they begin first, so that none of them is at work alone at the end.
-longest='090_readme 092_installcheck 065_points 060_poison 022_reschedule_once 040_replicas'
+longest='docs_examples build_installcheck fault_points fault_poison dedup_reschedule_once replica_reads'
 
 longest_first() {
     local file name

@@ -20,7 +20,7 @@ CODE
 #   detect_stack_use_after_return=0    the server measures the depth of its stack by addresses of variables
 #   handle_…=0                         what signals do is the server's business, and tested
 #   abort_on_error=1                   a crash for the server, and so for the test
-# It keeps its name, by which pg_ctl starts it again and a copy finds its own files (t/074), and what a test loads into it (t/063).
+# It keeps its name, by which pg_ctl starts it again and a copy finds its own files (t/life_upgrade_in_use.pl), and what a test loads into it (t/fault_clocks.pl).
 postgres=$(command -v postgres)
 mv "$postgres" "$postgres.plain"
 cat >"$postgres" <<WRAPPER

@@ -1,4 +1,4 @@
-# A system clock that is set, back and forward, by seconds, an hour, and days, under the load of 061_faults.pl: the server's
+# A system clock that is set, back and forward, by seconds, an hour, and days, under the load of fault_load.pl: the server's
 # is ahead of the machine's by what a file says (test/lib/clock_ahead.c).
 use strict;
 use warnings;

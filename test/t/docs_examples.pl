@@ -31,7 +31,7 @@ use Test::More;
 my $root = $ENV{TESTDIR} // '.';
 my $db = 'shop';
 my @first = map { "$root/$_" } qw(README.md docs/tutorial.md docs/how-to/claimants.md);
-# The pages of the clients are tested with these (clients/*/test), the bridge's and the shards', with servers of their own, by 085_bridge.pl and 087_shards.pl.
+# The pages of the clients are tested with these (clients/*/test), the bridge's and the shards', with servers of their own, by servers_bridge.pl and servers_shards.pl.
 my @documents = (@first, grep { my $file = $_; !/how-to\/(python|django|node|ruby|rails|bridge|shards)\.md$/ && !grep { $_ eq $file } @first } sort glob("$root/docs/*.md $root/docs/explanation/*.md $root/docs/how-to/*.md $root/docs/reference/*.md"));
 my ($node, $role, %programs);
 

@@ -1,4 +1,4 @@
-# Promotion under load: of every kind, as in 061_faults.pl, while the primary is killed and its standby promoted, more
+# Promotion under load: of every kind, as in fault_load.pl, while the primary is killed and its standby promoted, more
 # than once. The standby is synchronous: what was committed, and said to be, is on the new primary, so each such job runs.
 # The ledger is replicated with the jobs, and tells of every other commit whether it took place.
 # QUEUE_JOBS_STRESS_SECONDS makes it go on for longer than 20 seconds.

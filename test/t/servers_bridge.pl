@@ -34,7 +34,7 @@ $ENV{PGPASSWORD} = 'secret';
 # ---- the documentation's examples ----
 
 # The fenced blocks that have a comment for tests: { language, text, expected, server, role, … }, as in
-# 090_readme.pl.
+# docs_examples.pl.
 sub examples
 {
 	my ($file) = @_;

@@ -392,7 +392,7 @@ $standby->safe_psql('postgres', "SELECT queue_jobs.retry($moved_on)");
 wait_for_job($standby, $moved_on, 'completed');
 pass('promoted, it goes on');
 $standby->stop;
-my @found = files_with_secrets($node->data_dir, $standby->data_dir, $other->data_dir, glob(dirname($node->logfile) . '/095_*.log'));
+my @found = files_with_secrets($node->data_dir, $standby->data_dir, $other->data_dir, glob(dirname($node->logfile) . '/job_encryption_*.log'));
 is("@found", '', 'no secret is in a data directory, in the WAL or in a log');
 
 done_testing();
