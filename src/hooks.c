@@ -27,6 +27,7 @@
 #include "table_guard.h"
 #include "utility_call.h"
 #include "utils/resowner.h"
+#include "waiting.h"
 #include "wakeup.h"
 
 /* ---- transactions and savepoints ---- */
@@ -34,6 +35,7 @@
 /* Before a commit or PREPARE, while rows can be written. */
 static void (*const before_commit[]) (XactEvent event) = {
 	job_control_before_commit,	/* what it ends is for all that follow */
+	waiting_before_commit,
 	batch_deaths_before_commit,
 	member_ranges_before_commit,
 };
@@ -46,6 +48,7 @@ static void (*const transaction_end[]) (XactEvent event) = {
 	live_counts_transaction_end,	/* before others see what is counted */
 	statistics_transaction_end,
 	member_ranges_transaction_end,
+	waiting_transaction_end,
 	batch_deaths_transaction_end,
 	hold_transaction_end,
 	wakeup_transaction_end,

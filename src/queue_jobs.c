@@ -30,6 +30,7 @@
 #include "shared.h"
 #include "statistics.h"
 #include "waiter.h"
+#include "waiting.h"
 
 PG_MODULE_MAGIC;
 
@@ -53,6 +54,7 @@ _PG_init(void)
 	rates_init();
 	statistics_init();
 	live_counts_init();
+	waiting_init();
 	session_holds_init();
 	news_init();
 	waiters_init(lane_known_content);

@@ -28,14 +28,15 @@ typedef struct Stored
 {
 	int32		lane;
 	int16		encrypted;
+	int64		call;			/* or 0 */
 	Jsonb	   *args;
 	Jsonb	   *result;			/* or NULL, as the errors */
 	Jsonb	   *errors;
 } Stored;
 
 #define STORED \
-	"SELECT lane, encrypted, args, NULL::jsonb, errors FROM queue_jobs.live_job WHERE id = $1 UNION ALL" \
-	" SELECT lane, encrypted, args, result, errors FROM queue_jobs.finished_job WHERE id = $1 AND keep_until > clock_timestamp() LIMIT 1"
+	"SELECT lane, encrypted, args, NULL::jsonb, errors, call FROM queue_jobs.live_job WHERE id = $1 UNION ALL" \
+	" SELECT lane, encrypted, args, result, errors, call FROM queue_jobs.finished_job WHERE id = $1 AND keep_until > clock_timestamp() LIMIT 1"
 
 /* Returns a column of the row that was found. */
 static Jsonb *
@@ -68,6 +69,7 @@ find_stored(int64 id, Stored *stored)
 		stored->lane = DatumGetInt32(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
 		/* 0 if it is null */
 		stored->encrypted = DatumGetInt16(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
+		stored->call = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 6, &isnull));
 		stored->args = stored_jsonb(3);
 		stored->result = stored_jsonb(4);
 		stored->errors = stored_jsonb(5);
@@ -95,7 +97,7 @@ queue_jobs_decrypt_job(PG_FUNCTION_ARGS)
 		job_check_lane(id, stored.lane);
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "decrypt_job() does not return a row");
-	clear[0] = decrypted_args(id, stored.encrypted, stored.args);
+	clear[0] = decrypted_args(id, stored.call, stored.encrypted, stored.args);
 	clear[1] = decrypted_result(id, stored.encrypted, stored.result);
 	clear[2] = decrypted_errors(id, stored.encrypted, stored.errors);
 	for (int i = 0; i < 3; i++)

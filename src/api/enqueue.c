@@ -188,6 +188,45 @@ options_arguments(FunctionCallInfo fcinfo, const Worker *worker, int max_retries
 }
 
 /* Reads the parameter if_dead. */
+/* What the call says of the job of its key that waits. */
+static WaitingCall
+waiting_arguments(FunctionCallInfo fcinfo, bool has_key)
+{
+	WaitingCall said = {.max_delay = NO_MAX_DELAY};
+	char	   *name = text_argument(fcinfo, Arg_enqueue_if_waiting);
+	int			value = name == NULL ? IF_WAITING_DROP : option_value(if_waiting_names, name);
+
+	if (value < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_waiting must be drop, replace, replace_args or debounce"),
+				 errdetail("The value is \"%.100s\".", name),
+				 errhint("replace: the job that waits gets these args, and this time and priority.")));
+	said.if_waiting = (IfWaiting) value;
+	if (name != NULL && !has_key)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_waiting needs a deduplication key"),
+				 errdetail("The worker does not deduplicate by its args, and dedup_key is NULL."),
+				 errhint("Give a dedup_key, or define the worker with idempotent => true.")));
+	if (said.if_waiting == IF_WAITING_DEBOUNCE && PG_ARGISNULL(Arg_enqueue_delay))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_waiting => \"debounce\" needs a delay"),
+				 errdetail("delay is NULL; the job is due so long after the latest call."),
+				 errhint("Give a delay, or if_waiting => \"replace\".")));
+	if (PG_ARGISNULL(Arg_enqueue_max_delay))
+		return said;
+	if (said.if_waiting != IF_WAITING_DEBOUNCE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("max_delay needs if_waiting => \"debounce\""),
+				 errdetail("if_waiting is %s.", name == NULL ? "NULL" : psprintf("\"%s\"", name)),
+				 errhint("Leave max_delay out, or give if_waiting => \"debounce\".")));
+	said.max_delay = interval_microseconds(future_interval(fcinfo, Arg_enqueue_max_delay, "max_delay"));
+	return said;
+}
+
 static IfDead
 if_dead_argument(FunctionCallInfo fcinfo)
 {
@@ -259,6 +298,8 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	Parents		parents;
 	LiveTable	table;
 	TimestampTz run_at;
+	WaitingCall waiting;
+	char	   *dedup_key;
 	int64		id;
 
 	refuse_where_nothing_can_be_written(function);
@@ -270,12 +311,15 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	run_at = run_at_argument(fcinfo, Arg_enqueue_run_at, Arg_enqueue_delay, now);
 	if (!PG_ARGISNULL(Arg_enqueue_jitter))
 		run_at = spread(run_at, future_interval(fcinfo, Arg_enqueue_jitter, "jitter"));
+	dedup_key = checked_dedup_key(text_argument(fcinfo, Arg_enqueue_dedup_key));
+	waiting = waiting_arguments(fcinfo, dedup_key != NULL || dedup_takes_part(worker));
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	call_check_args(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
 
 	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, Arg_enqueue_queue, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
+	call.waiting = waiting;
 	call.job.run_at = run_at;
 	call.job.options = options_arguments(fcinfo, worker, Arg_enqueue_max_retries, Arg_enqueue_timeout,
 										 Arg_enqueue_keep_completed, Arg_enqueue_tags);
@@ -289,9 +333,8 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	call.waits = parents.count > 0;
 	if (!PG_ARGISNULL(Arg_enqueue_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_batch));
-	live_open(&table);
-	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args),
-					 checked_dedup_key(text_argument(fcinfo, Arg_enqueue_dedup_key)), duplicate);
+	live_open_to_add(&table);
+	id = new_job_add(&call, &table, PG_GETARG_JSONB_P(Arg_enqueue_args), dedup_key, duplicate);
 	live_close(&table);
 	if (call.waits && id == call.job.id)
 		dependency_add(id, parents.ids, parents.count, parents.if_dead);
@@ -599,7 +642,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (many.contexts.values == NULL)
 		call.job.context = enqueue_context();
 
-	live_open(&table);
+	live_open_to_add(&table);
 	jobs = palloc0(sizeof(Jobs));
 	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many",
 										  ALLOCSET_DEFAULT_SIZES);

@@ -155,10 +155,18 @@ static void
 check_time(const Subject *subject, Reasons *reasons)
 {
 	const Job  *job = &subject->job;
+	char	   *more = NULL;
 
-	if (job->waits == NULL && !job->due && job->run_at > subject->now)
-		add_reason(reasons, REASON_NOT_DUE, psprintf("it is not due before %s", time_text(job->run_at)),
-				   job_failures(job) > 0 ? psprintf("attempt %d has failed", job->attempt) : NULL);
+	if (job->waits != NULL || job->due || job->run_at <= subject->now)
+		return;
+	if (job_failures(job) > 0)
+		more = psprintf("attempt %d has failed", job->attempt);
+	else if (job->no_later != NO_TIME)
+		more = psprintf("each call that debounces it puts it off, until %s at the latest",
+						time_text(job->no_later));
+	else if (job->indexed_at != NO_TIME)
+		more = psprintf("calls have put it off since it was due at %s", time_text(job->indexed_at));
+	add_reason(reasons, REASON_NOT_DUE, psprintf("it is not due before %s", time_text(job->run_at)), more);
 }
 
 /*

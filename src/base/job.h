@@ -143,6 +143,12 @@ typedef struct Job
 	Jsonb	   *compressed_args;	/* large args as they came from a row (live_row.h), or NULL */
 	Jsonb	   *compressed_of;	/* the args that are compressed there */
 	bool		has_progress;
+
+	/*
+	 * run_at is when the job is due. If calls have put it off since it was written to the index, that has an
+	 * earlier time, by which the job is found too soon; NO_TIME: the index has run_at.
+	 */
+	TimestampTz indexed_at;
 } Job;
 
 extern const char *job_state_name(JobState state);

@@ -57,6 +57,10 @@ JOB_COLUMN(cursor, jsonb)			/* where a long job goes on */
 JOB_COLUMN(progress, float8)		/* how far it has said it is, if has_progress */
 JOB_COLUMN(options, jsonb)			/* what it has in place of its worker's (worker.h), or NULL */
 
+JOB_COLUMN(call, bigint)			/* id that the call took whose args it has (waiting.c); 0: see there */
+LIVE_COLUMN(quiet_at, timestamptz)	/* debounced: due then, not at run_at; in Job always NO_TIME */
+LIVE_COLUMN(no_later, timestamptz)	/* debounced: no later call puts it off beyond this time */
+
 #undef JOB_COLUMN
 #undef LIVE_COLUMN
 #undef FINISHED_COLUMN

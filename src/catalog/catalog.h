@@ -65,6 +65,8 @@
 	RELATION(REL_JOB_SIGNAL_KEY, job_signal_pkey) \
 	RELATION(REL_SAVED_STEP, saved_step) \
 	RELATION(REL_SAVED_STEP_KEY, saved_step_pkey) \
+	RELATION(REL_LATEST_CALL, latest_call) \
+	RELATION(REL_LATEST_CALL_KEY, latest_call_key) \
 	RELATION(REL_BATCH_ID, batch_id) \
 	RELATION(REL_JOB_VIEW, job)
 

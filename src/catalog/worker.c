@@ -56,6 +56,14 @@ const char *const urgency_names[] = {
 	NULL
 };
 
+const char *const if_waiting_names[] = {
+	[IF_WAITING_DROP] = "drop",
+	[IF_WAITING_REPLACE] = "replace",
+	[IF_WAITING_REPLACE_ARGS] = "replace_args",
+	[IF_WAITING_DEBOUNCE] = "debounce",
+	NULL
+};
+
 const char *const boundary_names[] = {
 	[BOUNDARY_UNKNOWN] = "unknown",
 	[BOUNDARY_CPU] = "cpu",

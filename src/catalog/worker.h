@@ -23,6 +23,15 @@ typedef enum DedupStrategy
 	DEDUP_UNTIL_EXECUTED,		/* the key is free when the job has ended */
 } DedupStrategy;
 
+/* What becomes of the job of its key that waits, when another one is enqueued (waiting.c). */
+typedef enum IfWaiting
+{
+	IF_WAITING_DROP,			/* it stays, and stands for the new one */
+	IF_WAITING_REPLACE,
+	IF_WAITING_REPLACE_ARGS,	/* its time and priority stay */
+	IF_WAITING_DEBOUNCE,
+} IfWaiting;
+
 typedef enum Urgency
 {
 	URGENCY_HIGH,
@@ -70,6 +79,7 @@ extern const WorkerColumn worker_columns[Natts_defined_worker + 1];
 
 /* The names of the values of options, ending with NULL. */
 extern const char *const strategy_names[];
+extern const char *const if_waiting_names[];
 extern const char *const urgency_names[];
 extern const char *const boundary_names[];
 extern const char *const consistency_names[];

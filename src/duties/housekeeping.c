@@ -11,6 +11,7 @@
 #include "long_job.h"
 #include "park.h"
 #include "run_as.h"
+#include "waiting.h"
 
 #define TOKENS_AT_ONCE 100000	/* a session in wait_for_jobs() may be at it; but each time reads all */
 
@@ -59,6 +60,7 @@ housekeeping(TimestampTz now)
 		next = Min(next, trim_tokens(now));
 		limit_trim_claimed();
 		saved_steps_trim();
+		waiting_trim();
 	}
 	next_batch = batches_trim(now);
 	goes_on = next_batch <= now;

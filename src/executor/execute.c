@@ -183,7 +183,7 @@ put_back_as_said(Run *run, TupleTableSlot *slot)
 		slice_apply(&run->job, &current_job.slice, attempts);
 	if (at_once)
 		run_pass_over_once(run->job.id);
-	if (dedup_one_at_a_time(&run->job, run->task->worker))
+	if (dedup_strategy(&run->job, run->task->worker) == DEDUP_UNTIL_EXECUTED)
 	{
 		/* that it was started shows that it holds its key */
 		attempts++;

@@ -90,6 +90,7 @@ session_hold_noted(const LOCKTAG *tag)
 #define TOKEN_LOCK_KIND 0x716c
 #define SLOT_LOCK_KIND 0x716d
 #define PARK_LOCK_KIND 0x716e
+#define CALL_LOCK_KIND 0x716f
 
 /*
  * HOLD_RELY conflicts with the two others. Two more modes tell them apart: RowShareLock conflicts with
@@ -336,6 +337,31 @@ void
 key_lock_release(int64 key)
 {
 	release(key, KEY_LOCK_KIND, ExclusiveLock);
+}
+
+void
+key_call_begin(int64 key)
+{
+	LOCKTAG		tag = lock_tag(key, CALL_LOCK_KIND);
+
+	(void) acquire(&tag, ShareLock, false);
+}
+
+void
+key_call_end(int64 key)
+{
+	LOCKTAG		tag = lock_tag(key, CALL_LOCK_KIND);
+
+	release_lock(&tag, ShareLock);
+}
+
+void
+key_calls_await(int64 key)
+{
+	LOCKTAG		tag = lock_tag(key, CALL_LOCK_KIND);
+
+	(void) acquire(&tag, ExclusiveLock, false);
+	release_lock(&tag, ExclusiveLock);
 }
 
 bool

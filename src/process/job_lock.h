@@ -88,6 +88,15 @@ extern bool key_lock_try(int64 key);
 extern void key_lock_release(int64 key);
 
 /*
+ * A call that may change the waiting job of a key (waiting.c) takes its number after key_call_begin(), and
+ * has written its row before key_call_end(). key_calls_await() returns when all calls that have a number by
+ * now have written their rows. It waits for no transaction.
+ */
+extern void key_call_begin(int64 key);
+extern void key_call_end(int64 key);
+extern void key_calls_await(int64 key);
+
+/*
  * Lock and release a slot of a limit (limit.c): the process that has the slot may run one more job.
  * slot_lock_try() refuses the lock even if this session has it already.
  */

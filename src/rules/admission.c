@@ -60,17 +60,34 @@ note_job_taken(const Start *start)
 	wakeup_taken(start->job->lane, start->role, job_position(start->job));
 }
 
+/* The run has got the args of a later call, and its lease was written with those from before. */
+static void
+write_args(Start *start)
+{
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+
+	if (live_find(start->table, start->job->id, false, &slot, &stored) != FIND_FOUND)
+		elog(ERROR, "a job was lost as it was started");
+	live_update(start->table, slot, start->job);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
 /* Step 7; the job had so many attempts before this one. */
 static void
 settle_key(Start *start, int attempts)
 {
 	Job		   *job = start->job;
+	int64		call = job->call;
 
 	if (job->dedup_hash == 0)
 		return;
 	job->wal_lsn = Max(job->wal_lsn, location_again(job));
-	if (!start->expired)
-		dedup_collapse(start->table, job, attempts, start->candidate->worker);
+	if (start->expired)
+		return;
+	dedup_collapse(start->table, job, attempts, start->candidate->worker);
+	if (job->call != call && job->started_at != NO_TIME)
+		write_args(start);
 }
 
 /*
@@ -89,6 +106,7 @@ start_take(Start *start)
 	if (job->dedup_hash != 0)
 		note_job_taken(start);
 	job->wal_lsn = location_of_job(job);
+	job->no_later = NO_TIME;
 	if (!start->kind->take_row(start))
 	{
 		dedup_claim_undo(job, start->candidate->worker);

@@ -55,6 +55,7 @@
 #include "miscadmin.h"
 #include "run_as.h"
 #include "test_point.h"
+#include "waiting.h"
 #include "wakeup.h"
 
 #define LOOK_AGAIN USECS_PER_SEC
@@ -194,7 +195,7 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 static bool
 needs_follow_up(const Job *other, const Worker *worker, TimestampTz now)
 {
-	return dedup_one_at_a_time(other, worker) && worker->reschedule_once &&
+	return dedup_strategy(other, worker) == DEDUP_UNTIL_EXECUTED && worker->reschedule_once &&
 		dedup_job_takes_part(other, worker, now) && dedup_has_begun(other, other->attempt);
 }
 
@@ -216,7 +217,7 @@ static bool
 look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, TimestampTz now,
 			Standing *result, int64 *standing)
 {
-	bool		until_executed = dedup_one_at_a_time(job, worker);
+	bool		until_executed = dedup_strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
 	KeyScan		scan;
 	Job			other;
 	bool		settled = true;
@@ -481,13 +482,18 @@ bool
 dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker)
 {
 	bool		one_at_a_time = dedup_one_at_a_time(job, worker);
+	TimestampTz until = NO_TIME;
 
 	if (job->dedup_hash == 0)
 		return true;
 	if (one_at_a_time && !take_key_or_pass_by(table, job, worker))
 		return false;
-	if (hold_try(job->id, HOLD_RUN))
+	if (job->call != 0)
+		key_calls_await(job->dedup_hash);
+	if ((job->call == 0 || waiting_may_start(table, job, worker, &until)) && hold_try(job->id, HOLD_RUN))
 		return true;
+	if (until != NO_TIME)
+		look_again_at_lane(job, worker, until);
 	if (one_at_a_time)
 		give_back_key(job, worker);
 	return false;
@@ -567,13 +573,19 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 			continue;
 		if (other.step != NULL)
 			continue;			/* its workflow waits for a run, and a result, of its own */
-		if (!dedup_job_takes_part(&other, worker, now) || dedup_has_state(&other) ||
-			job_signal_any_to_come(other.id) ||
-			Max(since, other_since) - Min(since, other_since) > worker->dedup_ttl)
+		if (!waiting_merges(job, &other) &&
+			(!dedup_job_takes_part(&other, worker, now) ||
+			 Max(since, other_since) - Min(since, other_since) > worker->dedup_ttl))
 			continue;
+		if (dedup_has_state(&other) || job_signal_any_to_come(other.id))
+			continue;
+		if (other.call > job->call)
+			waiting_take_args(job, &other);	/* also if it cannot be merged: another call has changed it */
 		(void) absorb(table, scan.slot, &other, job, attempts, worker, now);
 	}
 	key_scan_end(&scan);
+	if (job->call != 0)
+		waiting_settle(table, job);
 }
 
 /* In all lanes where a job of the key can be. */

@@ -22,10 +22,19 @@ dedup_strategy(const Job *job, const Worker *worker)
 	return worker->idempotent ? worker->deduplicate : DEDUP_NONE;
 }
 
+/* Whether the job holds its key until it has ended. */
+static bool
+until_executed(const Job *job, const Worker *worker)
+{
+	return dedup_strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+}
+
 bool
 dedup_one_at_a_time(const Job *job, const Worker *worker)
 {
-	return dedup_strategy(job, worker) == DEDUP_UNTIL_EXECUTED;
+	DedupStrategy strategy = dedup_strategy(job, worker);
+
+	return strategy == DEDUP_UNTIL_EXECUTED || (strategy != DEDUP_NONE && job->call != 0);
 }
 
 bool
@@ -155,11 +164,11 @@ dedup_job_takes_part(const Job *job, const Worker *worker, TimestampTz now)
 {
 	if (job->waits != NULL && job->attempt == 0)
 		return false;			/* it waits for other jobs */
-	if (!dedup_one_at_a_time(job, worker) && dedup_has_begun(job, job->attempt))
+	if (!until_executed(job, worker) && dedup_has_begun(job, job->attempt))
 		return false;			/* it has freed its key */
 	if (job->due || job->run_at <= now || waits_for_replicas(job, worker, now))
 		return true;
-	if (job->attempt > 0 && dedup_one_at_a_time(job, worker))
+	if (job->attempt > 0 && until_executed(job, worker))
 		return true;			/* a retry holds the key, as does a job that was snoozed */
 	return job_failures(job) == 0 && worker->including_scheduled;
 }

@@ -10,7 +10,10 @@
 /* Whether the worker deduplicates its jobs even if the enqueuer gives no token. */
 extern bool dedup_takes_part(const Worker *worker);
 
-/* Whether the job holds its key until it has ended (until_executed). */
+/*
+ * Whether no two jobs of its key run at once: under until_executed, and if a call changes the one that waits
+ * (waiting.c).
+ */
 extern bool dedup_one_at_a_time(const Job *job, const Worker *worker);
 
 /*

@@ -248,10 +248,17 @@ convert_args(Conversion *conversion, Jsonb *args)
 
 /* ---- args ---- */
 
+/* The id that the args are bound to: that of the job, or of the call that brought them (waiting.c). */
+static int64
+args_id(const Job *job)
+{
+	return job->call != 0 ? job->call : job->id;
+}
+
 void
 encrypt_args(Job *job, const Worker *worker)
 {
-	Conversion	conversion = {.job = job->id, .worker = worker};
+	Conversion	conversion = {.job = args_id(job), .worker = worker};
 	Jsonb	   *args = DatumGetJsonbP(JsonbPGetDatum(job->args));
 
 	if (!JB_ROOT_IS_OBJECT(args) && worker->encrypt != NULL && strcmp(worker->encrypt, ALL_KEYS) != 0)
@@ -352,7 +359,7 @@ pass_by_without_key(const Job *job, const Worker *worker, const Lane *lane, bool
 bool
 decrypt_args(Job *job, char **key)
 {
-	Conversion	conversion = {.job = job->id};
+	Conversion	conversion = {.job = args_id(job)};
 	Jsonb	   *clear;
 
 	if (!(job->encrypted & ENCRYPTED_ARGS))
@@ -388,9 +395,9 @@ require_decrypted_args(Job *job)
 /* ---- what is stored ---- */
 
 Jsonb *
-decrypted_args(int64 id, int16 encrypted, Jsonb *args)
+decrypted_args(int64 id, int64 call, int16 encrypted, Jsonb *args)
 {
-	Job			job = {.id = id, .encrypted = encrypted, .args = args};
+	Job			job = {.id = id, .call = call, .encrypted = encrypted, .args = args};
 
 	require_decrypted_args(&job);
 	return job.clear_args ? job.clear_args : args;

@@ -48,7 +48,7 @@ extern bool decrypt_args(Job *job, char **key);
 extern void require_decrypted_args(Job *job);
 
 /* Return what a job's row has, decrypted. Raise an ERROR if the process cannot decrypt it. */
-extern Jsonb *decrypted_args(int64 id, int16 encrypted, Jsonb *args);
+extern Jsonb *decrypted_args(int64 id, int64 call, int16 encrypted, Jsonb *args);
 extern Jsonb *decrypted_result(int64 id, int16 encrypted, Jsonb *result);
 extern Jsonb *decrypted_errors(int64 id, int16 encrypted, Jsonb *errors);
 

@@ -19,7 +19,9 @@
 #include "end_news.h"
 #include "handler.h"
 #include "job.h"
+#include "job_lock.h"
 #include "lane.h"
+#include "lane_hint.h"
 #include "location.h"
 #include "long_job.h"
 #include "member_range.h"
@@ -85,11 +87,15 @@ new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, T
 	memset(call, 0, sizeof(*call));
 	call->worker = worker;
 	call->role = worker->run_as_definer ? worker->definer : owner;
+	call->waiting.max_delay = NO_MAX_DELAY;
 	call->job.version = worker->version;
 	call->job.created_at = now;
 	call->job.priority = priority;
 	call->job.expires_at = NO_TIME;
 	call->job.started_at = NO_TIME;
+	call->job.quiet_at = NO_TIME;
+	call->job.no_later = NO_TIME;
+	call->job.indexed_at = NO_TIME;
 	call->job.lane = lane_for(cached ? cached : worker, queue, owner);
 }
 
@@ -131,6 +137,8 @@ new_job_next(const EnqueueCall *call)
 	Job			job = call->job;
 
 	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	if (job.call != 0)
+		job.call = job.id;
 	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
 		encrypt(&job, call);
 	if (job.batch != 0 && !job.callback)
@@ -169,6 +177,52 @@ new_job_insert(EnqueueCall *call, LiveTable *table)
 	return job.id;
 }
 
+/* The call's job, with the id by which the call is known if it changes another one. */
+static Job
+drawn_job(const EnqueueCall *call)
+{
+	Job			job = call->job;
+
+	job.id = job.call = nextval_internal(catalog_relation(REL_JOB_ID), false);
+	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
+		encrypt(&job, call);
+	delay_start(&job, call->worker);
+	return job;
+}
+
+/* Changes the job of the same key that waits, or enqueues this one. Returns the id of the one that stands. */
+static int64
+change_or_insert(EnqueueCall *call, LiveTable *table, bool *duplicate)
+{
+	Job		   *job = &call->job;
+	Waited		waited = WAITED_NONE;
+	int64		id = 0;
+
+	key_call_begin(job->dedup_hash);
+	if (!call->waits)
+		waited = waiting_change(table, job, call->worker, call->worker->handler ? call->role : InvalidOid,
+								&call->waiting, drawn_job, call, &id);
+	*duplicate = waited == WAITED_RUNS && !call->worker->reschedule_once;
+	if (waited == WAITED_CHANGED || *duplicate)
+	{
+		duplicates_note(job->lane, LANE_DROPPED);
+		if (job->batch != 0)
+			batch_add_joint(job->batch, id);
+	}
+	else
+	{
+		waiting_begin(job, &call->waiting);
+		job->due = job->due || job->run_at <= job->created_at;
+		job->call = -1;			/* it gets the number with its id */
+		id = new_job_insert(call, table);
+		job->call = id;
+		if (job->waits == NULL)
+			waiting_written(job->dedup_hash, NULL);
+	}
+	key_call_end(job->dedup_hash);
+	return id;
+}
+
 int64
 new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token, bool *duplicate)
 {
@@ -182,6 +236,11 @@ new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,
 	if (call->waits)
 		waiting_for_jobs(job, 0);
 	dedup_set_key(job, call->worker, args, token);
+	if (call->waiting.if_waiting != IF_WAITING_DROP && job->dedup_hash != 0)
+	{
+		job->args = stored;
+		return change_or_insert(call, table, duplicate);
+	}
 	found = dedup_find_standing(table, job, call->worker, call->worker->handler ? call->role : InvalidOid,
 								&standing);
 	*duplicate = found != STANDING_NONE;

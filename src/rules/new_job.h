@@ -10,6 +10,7 @@
 #include "registry.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
+#include "waiting.h"
 
 #define MAX_DEDUP_KEY_LENGTH 8192	/* bytes */
 #define MAX_ARGS_SIZE (5 * 1024 * 1024) /* bytes, after compression */
@@ -21,6 +22,7 @@ typedef struct EnqueueCall
 	Oid			role;			/* role that the jobs run as */
 	bool		of_engine;		/* see enqueue_for() */
 	bool		waits;			/* for other jobs */
+	WaitingCall waiting;		/* what becomes of the job of its key that waits */
 	Job			job;			/* a template */
 } EnqueueCall;
 

@@ -50,7 +50,10 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN cursor jsonb,
     ADD COLUMN progress double precision,
     ADD COLUMN encrypted smallint,
-    ADD COLUMN options jsonb;
+    ADD COLUMN options jsonb,
+    ADD COLUMN call bigint,
+    ADD COLUMN quiet_at timestamptz,
+    ADD COLUMN no_later timestamptz;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at, id) WHERE expires_at IS NOT NULL;
@@ -63,13 +66,17 @@ COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what 
 COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
 COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a sum: 1 args and the texts of errors, 2 its result, 4 its result is to be; NULL: nothing';
 COMMENT ON COLUMN queue_jobs.live_job.options IS 'what it has in place of its worker''s: max_retries, timeout and keep_completed (microseconds), and its tags; NULL: nothing';
+COMMENT ON COLUMN queue_jobs.live_job.call IS 'the id that the call of enqueue() took whose args it has, if that changes the job that waits; NULL: its own';
+COMMENT ON COLUMN queue_jobs.live_job.quiet_at IS 'debounced: it is due then, and not at run_at, by which it is found; in no index, so that each call is a HOT update; NULL: at run_at';
+COMMENT ON COLUMN queue_jobs.live_job.no_later IS 'debounced: no later call puts it off beyond this time';
 ALTER TABLE queue_jobs.finished_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
     ADD COLUMN cursor jsonb,
     ADD COLUMN progress double precision,
     ADD COLUMN encrypted smallint,
-    ADD COLUMN options jsonb;
+    ADD COLUMN options jsonb,
+    ADD COLUMN call bigint;
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
 -- A completed member is in no index but that of its id: many batches consist of such, and an entry more would cost them a tenth of their rate.
 -- They are found by the ids that the batch's members have (member_range, below).
@@ -192,6 +199,26 @@ CREATE TABLE queue_jobs.saved_step (
     CONSTRAINT saved_step_pkey PRIMARY KEY (job, name)
 );
 COMMENT ON TABLE queue_jobs.saved_step IS 'results of step() and save_step(), each of its job; kept as long as the job';
+
+-- Args of runs that began while a job of their key was left that has an earlier call (src/rules/waiting.c): its run has these. Not dumped: what an
+-- open transaction has added is in no dump, either.
+CREATE TABLE queue_jobs.latest_call (
+    dedup_hash bigint NOT NULL,
+    dedup_key text,
+    lane integer NOT NULL,
+    call bigint NOT NULL,
+    version integer NOT NULL,
+    encrypted smallint NOT NULL,
+    args jsonb NOT NULL,
+    context jsonb,
+    options jsonb,
+    written_before xid8 NOT NULL
+);
+CREATE INDEX latest_call_key ON queue_jobs.latest_call (dedup_hash);
+ALTER TABLE queue_jobs.latest_call REPLICA IDENTITY FULL;
+COMMENT ON TABLE queue_jobs.latest_call IS 'the latest args of deduplication keys that have had a run while a job of theirs with earlier args was left';
+COMMENT ON COLUMN queue_jobs.latest_call.written_before IS 'transactions from this one on have their calls later';
+REVOKE ALL ON queue_jobs.latest_call FROM PUBLIC;
 
 REVOKE ALL ON queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.job_signal, queue_jobs.saved_step FROM PUBLIC;
 REVOKE ALL ON SEQUENCE queue_jobs.batch_id FROM PUBLIC;

@@ -95,7 +95,7 @@ SELECT j.ctid AS "row",
        h.until AS lease_until,
        CASE WHEN r.job_id IS NOT NULL OR (j.lease IS NOT NULL AND h.until > queue_jobs_internal.clock()) THEN 'executing'
             WHEN j.attempt = 0 AND j.expires_at <= queue_jobs_internal.clock() THEN 'cancelled'
-            WHEN j.due OR j.run_at <= queue_jobs_internal.clock() THEN 'available'
+            WHEN j.due OR COALESCE(j.quiet_at, j.run_at) <= queue_jobs_internal.clock() THEN 'available'
             WHEN j.waits IS NOT NULL THEN 'waiting'
             WHEN j.attempt > COALESCE(j.uncharged, 0) THEN 'retryable'
             ELSE 'scheduled' END AS state,
@@ -124,7 +124,7 @@ SELECT j.id,
        queue_jobs_internal.opaque(LEAST(COALESCE((j.options OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4, w.max_retries, CASE j.worker WHEN 'queue_jobs.command' THEN (j.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END, 0)::pg_catalog.int8
                + 1 + COALESCE(j.uncharged, 0), 2147483647)::pg_catalog.int4) AS max_attempts,
        queue_jobs_internal.opaque(j.created_at) AS created_at,
-       queue_jobs_internal.opaque(NULLIF(j.run_at, 'infinity')) AS run_at,
+       queue_jobs_internal.opaque(NULLIF(COALESCE(j.quiet_at, j.run_at), 'infinity')) AS run_at,
        queue_jobs_internal.opaque(COALESCE(j.run_started_at, j.started_at)) AS started_at,
        NULL::pg_catalog.timestamptz AS finished_at,
        queue_jobs_internal.opaque(j.errors OPERATOR(pg_catalog.->) -1 OPERATOR(pg_catalog.->>) 'message') AS last_error,

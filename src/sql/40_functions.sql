@@ -106,10 +106,12 @@ CREATE FUNCTION queue_jobs.enqueue(
     max_retries integer DEFAULT NULL,
     timeout interval DEFAULT NULL,
     keep_completed interval DEFAULT NULL,
-    tags text[] DEFAULT NULL)
+    tags text[] DEFAULT NULL,
+    if_waiting text DEFAULT NULL,
+    max_delay interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_enqueue';
 COMMENT ON FUNCTION queue_jobs.enqueue IS
-'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. batch: of new_batch(), whose member the job is; of a duplicate the job that stands. after: jobs that must be completed before it is due; if_dead: what happens if one of them is dead or cancelled: hold (it waits until that one has been retried), cancel, or run. max_retries, timeout, keep_completed: in place of the worker''s, for this job alone. tags: free labels of the job, at most 100, by which search_jobs() finds it; those of the worker, for selectors, are others. A duplicate changes nothing of the job that stands. Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, batch or job in after, 42501 another role''s, 55000 the batch has ended, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
+'Enqueues a job within the caller''s transaction, and returns the id of the job that will do the work: the new one''s, or for a duplicate that of the job that stands; NULL if the worker is disabled. run_at or delay: when it is due (default: now); one whose time is past is due at once. priority: lower runs first. queue: instead of the worker''s. dedup_key: an idempotency token that takes the place of the args in the key by which duplicates are known, and drops them also for a worker that is not idempotent. context: instead of the setting queue_jobs.context. expires_in: a job not started so long after it was due is never started. jitter: spreads run_at at random over so long. batch: of new_batch(), whose member the job is; of a duplicate the job that stands. after: jobs that must be completed before it is due; if_dead: what happens if one of them is dead or cancelled: hold (it waits until that one has been retried), cancel, or run. max_retries, timeout, keep_completed: in place of the worker''s, for this job alone. tags: free labels of the job, at most 100, by which search_jobs() finds it; those of the worker, for selectors, are others. if_waiting: what becomes of the job of its key that waits, also for a later time, and has not begun: drop (NULL; nothing: a duplicate changes nothing of the job that stands), replace (it gets these args, context and options, this priority and time), replace_args (its time and priority stay), debounce (as replace, and due delay after the latest call, but not later than max_delay after the first). Args over 100 kB are stored compressed; over 5 MB after compression they are refused. Errors: 42704 no such worker, batch or job in after, 42501 another role''s, 55000 the batch has ended, 54000 args too large, 22023 args that the handler can never take (no object, or a key is missing), 22023 if_waiting without a key, max_delay without debounce, debounce without delay, 22023 or 22008 a value out of range, 42501 no right to the handler of a definer''s worker, 22P02 queue_jobs.context is not JSON, 25006 read-only transaction, 55000 jobs are copied here by a subscription.';
 
 CREATE FUNCTION queue_jobs.try_enqueue(
     worker text,
@@ -128,9 +130,11 @@ CREATE FUNCTION queue_jobs.try_enqueue(
     max_retries integer DEFAULT NULL,
     timeout interval DEFAULT NULL,
     keep_completed interval DEFAULT NULL,
-    tags text[] DEFAULT NULL)
+    tags text[] DEFAULT NULL,
+    if_waiting text DEFAULT NULL,
+    max_delay interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_try_enqueue';
-COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL for a duplicate, also for one that makes a running job run once more.';
+COMMENT ON FUNCTION queue_jobs.try_enqueue IS 'As enqueue(), but NULL for a duplicate that is dropped, also for one that makes a running job run once more. The id of a job that the call has changed (if_waiting) is returned.';
 
 CREATE FUNCTION queue_jobs.enqueue_many(
     worker text,

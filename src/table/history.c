@@ -342,6 +342,7 @@ history_read(TupleTableSlot *slot, FinishedJob *finished)
 #include "job_columns.h"
 	get_compressed_args(slot, Anum_finished_job_args, job);
 	job->started_at = NO_TIME;
+	job->quiet_at = job->no_later = job->indexed_at = NO_TIME;
 	job->wal_lsn = InvalidXLogRecPtr;
 	job->claimant = job->read_from = NULL;
 	job->strategy = STRATEGY_NONE;

@@ -39,6 +39,12 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 		nulls[Anum_live_job_claimed_by - 1] = true;
 	if (!job->has_progress)
 		nulls[Anum_live_job_progress - 1] = true;
+	if (job->indexed_at != NO_TIME && !job->due && job->indexed_at < job->run_at)
+	{
+		values[Anum_live_job_run_at - 1] = TimestampTzGetDatum(job->indexed_at);
+		values[Anum_live_job_quiet_at - 1] = TimestampTzGetDatum(job->run_at);
+		nulls[Anum_live_job_quiet_at - 1] = false;
+	}
 	ExecStoreHeapTuple(heap_form_tuple(row.desc, values, nulls), slot, true);
 }
 
@@ -72,6 +78,13 @@ live_read(TupleTableSlot *slot, Job *job)
 		job->place = 0;
 	job->has_progress = !slot->tts_isnull[Anum_live_job_progress - 1];
 	job->dropped = 0;
+	job->indexed_at = NO_TIME;
+	if (job->quiet_at != NO_TIME)
+	{
+		job->indexed_at = job->run_at;
+		job->run_at = job->quiet_at;
+		job->quiet_at = NO_TIME;
+	}
 	job->read = job->results = job->clear_args = NULL;
 }
 

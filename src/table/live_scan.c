@@ -335,6 +335,34 @@ key_scan_end(KeyScan *scan)
 	engine_snapshot_end(scan->snapshot);
 }
 
+bool
+key_has_earlier_call(LiveTable *table, const Job *job)
+{
+	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	bool		found = false;
+	SnapshotData dirty;
+	IndexScanDesc scan;
+	ScanKeyData keys[2];
+
+	InitDirtySnapshot(dirty);
+	scan = QjBeginIndexScan(table->rel, index, &dirty, lengthof(keys));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->dedup_hash));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE,
+				Int64GetDatum(key_hint_open(job->dedup_hash).from));
+	index_rescan(scan, keys, lengthof(keys), NULL, 0);
+	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		int64		call = slot_get_int64(slot, Anum_live_job_call);
+
+		found = call != 0 && call < job->call && slot_get_int64(slot, Anum_live_job_id) != job->id;
+	}
+	index_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+	return found;
+}
+
 /* The next lane after that one, or 0. */
 static int32
 next_lane(IndexScanDesc scan, int32 after)

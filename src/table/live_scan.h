@@ -128,6 +128,9 @@ extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash);
 extern bool key_scan_next(KeyScan *scan, Job *job);
 extern void key_scan_end(KeyScan *scan);
 
+/* Whether another job of the hash has an earlier call, also one that an open transaction has written. */
+extern bool key_has_earlier_call(LiveTable *table, const Job *job);
+
 /*
  * Lanes with jobs to claim that have no hint in shared memory (lane_hint.h) are found in the index of
  * those jobs.

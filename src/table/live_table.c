@@ -34,6 +34,8 @@
 #include "utils/syscache.h"
 #include "wakeup.h"
 
+void		(*live_before_open) (void) = NULL;
+
 /* Opens the table with that lock. */
 static void
 open_table(LiveTable *table, LOCKMODE mode)
@@ -46,8 +48,16 @@ open_table(LiveTable *table, LOCKMODE mode)
 }
 
 void
+live_open_to_add(LiveTable *table)
+{
+	open_table(table, RowExclusiveLock);
+}
+
+void
 live_open(LiveTable *table)
 {
+	if (live_before_open != NULL)
+		live_before_open();
 	open_table(table, RowExclusiveLock);
 }
 
@@ -696,6 +706,22 @@ reads_elsewhere(int32 id)
 }
 
 /*
+ * Writes the time to which calls have put the job off to where it is found by it, unless another transaction
+ * has the row.
+ */
+static void
+put_off(LiveTable *table, TupleTableSlot *slot, Job *job, TimestampTz *next_due)
+{
+	TimestampTz found_at = job->indexed_at;
+
+	job->indexed_at = NO_TIME;
+	if (!live_try_update(table, slot, job))
+		return;
+	*next_due = Min(*next_due, job->run_at);
+	wakeup_due_if_undone(job->lane, executor_role(job->lane), found_at);
+}
+
+/*
  * Makes the row's job available, if it is due and no transaction has it. Returns true once it is clear that
  * no later one will be.
  */
@@ -709,13 +735,18 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 	if (slot_get_bool(slot, Anum_live_job_due))
 		return false;
 	live_read(slot, &job);
-	if (job.run_at > now || enough)
+	if ((job.indexed_at == NO_TIME ? job.run_at : job.indexed_at) > now || enough)
 	{
-		*next_due = job.run_at;
+		*next_due = Min(*next_due, job.indexed_at == NO_TIME ? job.run_at : job.indexed_at);
 		return true;
 	}
 	if (wanted != NULL && !wanted(job.lane, argument))
 		return false;
+	if (job.run_at > now)
+	{
+		put_off(table, slot, &job, next_due);
+		return false;
+	}
 	job.due = true;
 	job.waits = NULL;			/* the signal has not come in time */
 	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;

@@ -32,6 +32,12 @@ typedef struct LiveTable
 
 extern void live_open(LiveTable *table);
 
+/* Called first by live_open(), if set: writes what a module has only noted. */
+extern void (*live_before_open) (void);
+
+/* The same without that, for a caller that adds jobs. */
+extern void live_open_to_add(LiveTable *table);
+
 /* To look only, as on a standby too. */
 extern void live_open_to_read(LiveTable *table);
 extern void live_close(LiveTable *table);

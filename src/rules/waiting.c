@@ -1,0 +1,604 @@
+/*
+ * waiting.c
+ *		The job that waits is changed: if_waiting.
+ *
+ * A call looks for a job of its key that waits, and has not begun, and changes its row. No call waits for
+ * another transaction: if one has the row, the call inserts a job of its own, and the claim of either
+ * merges both into one run (dedup_collapse()). So a key has as many jobs as there were calls at the same
+ * time, at most.
+ *
+ * Each call has a number, the id that it draws for a job of its own; the row has that of the call whose args
+ * it has. A call draws its number after it has seen the row, so that it is above that of the row; it does
+ * not overwrite what a later one has written, for that is another version. The claim gives the run the args
+ * of the highest number among the jobs of the key, also if it cannot merge that job.
+ *
+ * Where a transaction changes a job often, each version of the row would make the next look longer. So after
+ * some versions changes are only noted. They are written before the transaction commits, or does anything
+ * else with live jobs (live_open()).
+ *
+ * Another transaction may commit its call, or roll it back, after the run of a later one has ended. Then its
+ * job is left, whose run must have the later args. So a run that begins while a job with an earlier call is
+ * left, committed or not, keeps its args in latest_call, and the claim of that one finds them there.
+ * key_calls_await() sees to it that no call has an earlier number and no row yet.
+ *
+ * Runs of such jobs have the lock on their key, as under until_executed: a job that another call has added
+ * starts when the run has ended. If it failed, both are merged.
+ *
+ * A debounced job is due when no call has come for a while. Where each call changed the time in the index, a
+ * key with many calls would fill that. So the index keeps the time at which the job was to be due first, and
+ * the row's quiet_at is moved (Job.indexed_at): these updates are HOT. A process that finds the job by its
+ * earlier time puts it off to the later one. A claim passes a job by if its key has a later call, in another
+ * row, that has put the run off.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "crash_ledger.h"
+#include "current_job.h"
+#include "encrypted_job.h"
+#include "end_news.h"
+#include "history.h"
+#include "job_lock.h"
+#include "live_row.h"
+#include "live_scan.h"
+#include "location.h"
+#include "long_job.h"
+#include "miscadmin.h"
+#include "park.h"
+#include "registry.h"
+#include "run_as.h"
+#include "savepoint_notes.h"
+#include "test_point.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/xid8.h"
+#include "waiting.h"
+#include "wakeup.h"
+
+/* The earlier of two times; NO_TIME is never. */
+static TimestampTz
+earlier(TimestampTz a, TimestampTz b)
+{
+	return a == NO_TIME || (b != NO_TIME && b < a) ? b : a;
+}
+
+/* When the index has the job, which is not due. */
+static TimestampTz
+found_at(const Job *job)
+{
+	return job->indexed_at == NO_TIME ? job->run_at : job->indexed_at;
+}
+
+void
+waiting_begin(Job *job, const WaitingCall *said)
+{
+	if (said->if_waiting != IF_WAITING_DEBOUNCE || said->max_delay == NO_MAX_DELAY)
+		return;
+	job->no_later = calendar_bounded_sum(job->created_at, said->max_delay);
+	if (job->run_at <= job->no_later)
+		return;
+	if (job->expires_at != NO_TIME)
+		job->expires_at -= job->run_at - job->no_later;
+	job->run_at = job->no_later;
+}
+
+void
+waiting_take_args(Job *job, const Job *later)
+{
+	job->args = later->args;
+	job->compressed_args = later->compressed_args;
+	job->compressed_of = later->compressed_of;
+	job->context = later->context;
+	job->options = later->options;
+	job->version = later->version;
+	/* the texts of its errors may be ciphertext, too */
+	job->encrypted |= later->encrypted;
+	job->call = later->call;
+	if (job->clear_args != NULL)
+		require_decrypted_args(job);
+}
+
+/* ---- calls ---- */
+
+/* The latest time for a debounced job. The first call made the job, or came after the run before. */
+static TimestampTz
+latest_time(const Job *other, const WaitingCall *said, TimestampTz now)
+{
+	TimestampTz first = other->call != 0 && other->attempt == 0 ? other->created_at : now;
+
+	if (said->max_delay == NO_MAX_DELAY)
+		return other->no_later;
+	return earlier(other->no_later, calendar_bounded_sum(first, said->max_delay));
+}
+
+/* Gives *job, which waits, the time and priority of a call. */
+static void
+take_time(Job *job, const Job *call, const WaitingCall *said, TimestampTz now)
+{
+	TimestampTz indexed_at = job->due ? NO_TIME : found_at(job);
+	TimestampTz run_at = call->run_at;
+
+	job->no_later = said->if_waiting == IF_WAITING_DEBOUNCE ? latest_time(job, said, now) : NO_TIME;
+	if (job->no_later != NO_TIME)
+		run_at = Min(run_at, job->no_later);
+	job->expires_at = call->expires_at;
+	if (call->expires_at != NO_TIME)
+		job->expires_at = calendar_bounded_sum(run_at, call->expires_at - call->run_at);
+	job->run_at = run_at;
+	job->due = run_at <= now;
+	job->indexed_at = job->due || indexed_at >= run_at ? NO_TIME : indexed_at;
+	job->priority = call->priority;
+}
+
+/* Whether a call can change the job, as far as its row tells. */
+static bool
+can_be_changed(const Job *other)
+{
+	return other->started_at == NO_TIME && other->step == NULL &&
+		!(other->waits != NULL && other->attempt == 0) && !dedup_has_begun(other, other->attempt) &&
+		!charge_possible(other);
+}
+
+/* The job as the call leaves it. New args bring new attempts with them. */
+static Job
+changed_job(const Job *other, const Job *call, const WaitingCall *said, TimestampTz now)
+{
+	Job			job = *other;
+
+	waiting_take_args(&job, call);
+	job.uncharged = job.attempt;
+	job.place = 0;				/* it may have been parked for another value of its concurrency key */
+	if (said->if_waiting != IF_WAITING_REPLACE_ARGS)
+		take_time(&job, call, said, now);
+	else if (call->expires_at == NO_TIME || (job.expires_at != NO_TIME && job.expires_at < call->expires_at))
+		job.expires_at = call->expires_at;
+	job.wal_lsn = InvalidXLogRecPtr;
+	return job;
+}
+
+/* What other processes must hear at the end of a transaction that has changed the job. */
+static void
+announce_change(const Job *before, const Job *job, const Worker *worker, Oid role)
+{
+	limit_passed_by(worker, before);
+	if (before->place != 0)
+		wakeup_sweep();
+	if (before->due)
+		wakeup_taken(before->lane, role, job_position(before));
+	else
+		wakeup_due_if_undone(before->lane, role, found_at(before));
+	if (job->due)
+		wakeup_job(job->lane, role, job_position(job));
+	else
+		wakeup_due(job->lane, role, found_at(job));
+	if (job->expires_at != before->expires_at)
+	{
+		if (job->batch != 0)
+			news_note(NEWS_BATCH, job->batch);
+		if (history_is_awaited(job->id))
+			news_note(NEWS_ENDED, job->id);
+	}
+}
+
+/* ---- many calls in one transaction ---- */
+
+#define WRITES_AT_ONCE 16		/* of a job in a transaction; what comes after them is written at its end */
+#define LATEST_NOTES 1024			/* that are looked at */
+
+/* A job that calls of this transaction have changed. */
+typedef struct ChangedJob
+{
+	int			level;			/* first: savepoint_notes.h */
+	int			writes;
+	int64		dedup_hash;
+	Job		   *job;			/* as the row is to be; NULL until there were enough writes */
+	bool		stale;			/* the transaction has had other business with its jobs since */
+} ChangedJob;
+
+static bool any_unwritten = false;
+
+/* What was written in a savepoint that is rolled back may have to be written again. */
+static void
+rolled_back(int first)
+{
+	any_unwritten = true;
+}
+
+static SavepointNotes changed_jobs = {.size = sizeof(ChangedJob), .rolled_back = rolled_back};
+
+/* The latest note of the key, or NULL. It may be of another key with the same hash. */
+static ChangedJob *
+find_changed(int64 dedup_hash)
+{
+	ChangedJob *notes = changed_jobs.notes;
+
+	for (int i = changed_jobs.count - 1; i >= Max(changed_jobs.count - LATEST_NOTES, 0); i--)
+		if (notes[i].dedup_hash == dedup_hash)
+			return &notes[i];
+	return NULL;
+}
+
+/* A copy that lives as long as the transaction. */
+static Job *
+copy_for_transaction(const Job *job)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	Job		   *copy = palloc(sizeof(Job));
+
+	*copy = *job;
+	copy->args = DatumGetJsonbPCopy(JsonbPGetDatum(job->args));
+	copy->compressed_args = copy->compressed_of = NULL;
+	copy->context = job->context ? DatumGetJsonbPCopy(JsonbPGetDatum(job->context)) : NULL;
+	copy->options = job->options ? DatumGetJsonbPCopy(JsonbPGetDatum(job->options)) : NULL;
+	copy->dedup_key = job->dedup_key ? pstrdup(job->dedup_key) : NULL;
+	copy->schedule = job->schedule ? pstrdup(job->schedule) : NULL;
+	copy->errors = job->errors ? DatumGetJsonbPCopy(JsonbPGetDatum(job->errors)) : NULL;
+	MemoryContextSwitchTo(old);
+	return copy;
+}
+
+/* Frees what a later call replaces. */
+static void
+free_copy(Job *job)
+{
+	pfree(job->args);
+	if (job->context != NULL)
+		pfree(job->context);
+	if (job->options != NULL)
+		pfree(job->options);
+	if (job->dedup_key != NULL)
+		pfree(job->dedup_key);
+	if (job->schedule != NULL)
+		pfree(job->schedule);
+	if (job->errors != NULL)
+		pfree(job->errors);
+	pfree(job);
+}
+
+/* The note of the key at this level, made if need be. */
+static ChangedJob *
+note_of_level(int64 dedup_hash)
+{
+	ChangedJob *note = find_changed(dedup_hash);
+	int			writes = note == NULL ? 0 : note->writes;
+
+	if (note != NULL && note->level == GetCurrentTransactionNestLevel())
+		return note;
+	note = savepoint_note_add(&changed_jobs);
+	note->writes = writes;
+	note->dedup_hash = dedup_hash;
+	return note;
+}
+
+void
+waiting_written(int64 dedup_hash, const Job *job)
+{
+	ChangedJob *note = note_of_level(dedup_hash);
+
+	note->stale = false;
+	if (note->job != NULL)
+		free_copy(note->job);
+	note->job = ++note->writes < WRITES_AT_ONCE || job == NULL ? NULL : copy_for_transaction(job);
+}
+
+/* Notes the change of a call, instead of writing it. Returns the job's id, or 0: it must be written. */
+static int64
+put_change_off(const Job *call_job, const WaitingCall *said, Job (*draw) (const struct EnqueueCall *call),
+			   const struct EnqueueCall *call)
+{
+	ChangedJob *note = find_changed(call_job->dedup_hash);
+	Job		   *before = note == NULL || note->stale ? NULL : note->job;
+	Job			drawn;
+	Job			job;
+
+	if (before == NULL || !dedup_same_key(call_job, before))
+		return 0;
+	drawn = draw(call);
+	job = changed_job(before, &drawn, said, GetCurrentTimestamp());
+	note = note_of_level(call_job->dedup_hash);
+	if (note->job == before)
+	{
+		note->job = copy_for_transaction(&job);
+		free_copy(before);
+	}
+	else
+		note->job = copy_for_transaction(&job);
+	any_unwritten = true;
+	return job.id;
+}
+
+/* Writes what was noted of one job, unless its row has a later call by now. */
+static void
+write_noted(LiveTable *table, Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	const Worker *worker = lane ? registry_worker(lane->worker) : NULL;
+	TupleTableSlot *slot = NULL;
+	Job			stored;
+
+	if (live_find(table, job->id, false, &slot, &stored) == FIND_FOUND && stored.call < job->call)
+	{
+		location_relied_on(job);
+		live_update(table, slot, job);
+		announce_change(&stored, job, worker, lane_executor_role(lane, worker));
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Writes changes that are only noted so far. */
+static void
+write_all(void)
+{
+	LiveTable	table;
+	int			count = changed_jobs.count;
+	ChangedJob *notes = changed_jobs.notes;
+
+	if (!any_unwritten)
+		return;
+	any_unwritten = false;		/* live_open() comes here */
+	live_open(&table);
+	for (int i = 0; i < count; i++)
+		if (notes[i].job != NULL)
+			write_noted(&table, notes[i].job);
+	live_close(&table);
+	for (int i = 0; i < count; i++)
+		notes[i].stale = true;
+}
+
+void
+waiting_init(void)
+{
+	live_before_open = write_all;
+}
+
+void
+waiting_before_commit(XactEvent event)
+{
+	/* the extension may have been dropped */
+	if (any_unwritten && catalog_status() == EXTENSION_PRESENT)
+		write_all();
+}
+
+void
+waiting_transaction_end(XactEvent event)
+{
+	savepoint_notes_forget(&changed_jobs);
+	any_unwritten = false;
+}
+
+/* ---- one call ---- */
+
+/* A look of a call at the jobs of its key. */
+typedef struct Look
+{
+	LiveTable  *table;
+	const Job  *job;			/* the call's */
+	const Worker *worker;
+	Oid			role;
+	const WaitingCall *said;
+	Job			(*draw) (const struct EnqueueCall *call);
+	const struct EnqueueCall *call;
+	int64		id;				/* of the job that was changed, or that runs */
+	Waited		result;
+	bool		changed;		/* the jobs have changed meanwhile: look again */
+} Look;
+
+/* Notes that a job of the key runs. */
+static void
+note_run(Look *look, int64 id)
+{
+	if (dedup_strategy(look->job, look->worker) != DEDUP_UNTIL_EXECUTED)
+		return;
+	look->result = WAITED_RUNS;
+	look->id = id;
+}
+
+/* Tries to change the job that the slot shows. */
+static void
+try_change(Look *look, TupleTableSlot *slot, const Job *other)
+{
+	int			pid;
+	Job			call;
+	Job			job;
+
+	if (live_is_out_of_reach(slot))
+	{
+		if (live_row_state(slot, &pid) == ROW_GONE)
+			look->changed = true;
+		else if (hold_is_run(other->id))
+			note_run(look, other->id);
+		return;
+	}
+	test_point("waiting_seen");
+	call = look->draw(look->call);
+	call.call = call.id;
+	job = changed_job(other, &call, look->said, GetCurrentTimestamp());
+	location_relied_on(&job);
+	if (!live_try_update(look->table, slot, &job))
+	{
+		look->changed = true;
+		return;
+	}
+	announce_change(other, &job, look->worker, look->role);
+	waiting_written(job.dedup_hash, &job);
+	look->result = WAITED_CHANGED;
+	look->id = other->id;
+}
+
+/* Looks at the jobs of the key once. */
+static void
+look_once(Look *look)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	KeyScan		scan;
+	Job			other;
+
+	look->result = WAITED_NONE;
+	look->changed = false;
+	if (current_job.job != NULL && current_job.job->dedup_hash == look->job->dedup_hash &&
+		dedup_same_key(look->job, current_job.job))
+		note_run(look, current_job.job->id);
+	key_scan_begin(&scan, look->table, look->job->dedup_hash);
+	while (!look->changed && look->result != WAITED_CHANGED && key_scan_next(&scan, &other))
+	{
+		TimestampTz until;
+
+		if (!dedup_same_key(look->job, &other))
+			continue;
+		if (lease_holds(&other, now, &until))
+			note_run(look, other.id);
+		else if (can_be_changed(&other))
+			try_change(look, scan.slot, &other);
+	}
+	key_scan_end(&scan);
+}
+
+Waited
+waiting_change(LiveTable *table, const Job *job, const Worker *worker, Oid role, const WaitingCall *said,
+			   Job (*draw) (const struct EnqueueCall *call), const struct EnqueueCall *call, int64 *id)
+{
+	Look		look = {.table = table, .job = job, .worker = worker, .role = role, .said = said,
+						.draw = draw, .call = call};
+
+	*id = put_change_off(job, said, draw, call);
+	if (*id != 0)
+		return WAITED_CHANGED;
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		look_once(&look);
+	} while (look.changed);
+	*id = look.id;
+	return look.result;
+}
+
+/* ---- claims ---- */
+
+bool
+waiting_merges(const Job *job, const Job *other)
+{
+	return job->call != 0 && other->call != 0 && other->step == NULL &&
+		!(other->waits != NULL && other->attempt == 0);
+}
+
+bool
+waiting_may_start(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *until)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		latest = job->call;
+	KeyScan		scan;
+	Job			other;
+
+	*until = NO_TIME;
+	key_scan_begin(&scan, table, job->dedup_hash);
+	while (key_scan_next(&scan, &other))
+	{
+		if (other.id == job->id || other.call <= latest || !waiting_merges(job, &other) ||
+			other.started_at != NO_TIME || !dedup_same_key(job, &other) ||
+			dedup_has_begun(&other, other.attempt))
+			continue;
+		latest = other.call;
+		*until = other.due || other.run_at <= now || job_failures(&other) > 0 ? NO_TIME : other.run_at;
+	}
+	key_scan_end(&scan);
+	if (*until != NO_TIME)
+		*until = earlier(*until, job->no_later);
+	return *until == NO_TIME || *until <= now;
+}
+
+/* ---- later args than those of the jobs that are left ---- */
+
+/* Reads the latest args of the job's key that a run has left. Returns false if there are none. */
+static bool
+read_latest(const Job *job, Job *latest)
+{
+	Relation	rel = table_open(catalog_relation(REL_LATEST_CALL), AccessShareLock);
+	Snapshot	snapshot = engine_snapshot();
+	TupleDesc	desc = RelationGetDescr(rel);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	latest->call = 0;
+	ScanKeyInit(&key, Anum_latest_call_dedup_hash, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(job->dedup_hash));
+	scan = systable_beginscan(rel, catalog_relation(REL_LATEST_CALL_KEY), true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Datum		values[Natts_latest_call];
+		bool		nulls[Natts_latest_call];
+		Job			read = {.dedup_hash = job->dedup_hash};
+
+		heap_deform_tuple(tuple, desc, values, nulls);
+		read.lane = DatumGetInt32(values[Anum_latest_call_lane - 1]);
+		read.call = DatumGetInt64(values[Anum_latest_call_call - 1]);
+		read.version = DatumGetInt32(values[Anum_latest_call_version - 1]);
+		read.encrypted = DatumGetInt16(values[Anum_latest_call_encrypted - 1]);
+		read.args = DatumGetJsonbPCopy(values[Anum_latest_call_args - 1]);
+		if (!nulls[Anum_latest_call_dedup_key - 1])
+			read.dedup_key = TextDatumGetCString(values[Anum_latest_call_dedup_key - 1]);
+		if (!nulls[Anum_latest_call_context - 1])
+			read.context = DatumGetJsonbPCopy(values[Anum_latest_call_context - 1]);
+		if (!nulls[Anum_latest_call_options - 1])
+			read.options = DatumGetJsonbPCopy(values[Anum_latest_call_options - 1]);
+		if (read.call > latest->call && dedup_same_key(job, &read))
+			*latest = read;
+	}
+	systable_endscan(scan);
+	engine_snapshot_end(snapshot);
+	table_close(rel, AccessShareLock);
+	return latest->call != 0;
+}
+
+/* Keeps the args of the job, whose run begins. */
+static void
+write_latest(const Job *job)
+{
+	Oid			types[] = {INT8OID, TEXTOID, INT4OID, INT8OID, INT4OID,
+						   INT2OID, JSONBOID, JSONBOID, JSONBOID, XID8OID};
+	Datum		values[] = {Int64GetDatum(job->dedup_hash),
+							job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0,
+							Int32GetDatum(job->lane), Int64GetDatum(job->call), Int32GetDatum(job->version),
+							Int16GetDatum(job->encrypted), JsonbPGetDatum(job->args),
+							JsonbPGetDatum(job->context), JsonbPGetDatum(job->options),
+							FullTransactionIdGetDatum(ReadNextFullTransactionId())};
+	char		nulls[] = {' ', job->dedup_key ? ' ' : 'n', ' ', ' ', ' ', ' ', ' ', job->context ? ' ' : 'n',
+						   job->options ? ' ' : 'n', ' ', '\0'};
+
+	(void) engine_statement_often("INSERT INTO queue_jobs.latest_call"
+								  " (dedup_hash, dedup_key, lane, call, version, encrypted, args, context, options, written_before)"
+								  " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+								  SPI_OK_INSERT, lengthof(types), types, values, nulls);
+}
+
+void
+waiting_settle(LiveTable *table, Job *job)
+{
+	Job			latest;
+
+	latest.call = 0;
+	if (table_has_row_of(REL_LATEST_CALL, Anum_latest_call_dedup_hash, REL_LATEST_CALL_KEY,
+						 job->dedup_hash) &&
+		read_latest(job, &latest) && latest.call > job->call)
+	{
+		latest.compressed_args = latest.compressed_of = NULL;
+		waiting_take_args(job, &latest);
+	}
+	if (job->call != latest.call && key_has_earlier_call(table, job))
+		write_latest(job);
+}
+
+void
+waiting_trim(void)
+{
+	(void) engine_statement("DELETE FROM queue_jobs.latest_call r"
+							" WHERE EXISTS (SELECT FROM queue_jobs.latest_call l WHERE l.dedup_hash = r.dedup_hash AND l.call > r.call)"
+							" OR (r.written_before <= pg_snapshot_xmin(pg_current_snapshot())"
+							" AND NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.dedup_hash = r.dedup_hash AND j.call < r.call))",
+							SPI_OK_DELETE, 0, NULL, NULL, NULL);
+}
