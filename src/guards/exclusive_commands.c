@@ -26,8 +26,8 @@
 #include "live_count.h"
 #include "miscadmin.h"
 #include "shared.h"
+#include "storage/condition_variable.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "table_guard.h"
 #include "test_point.h"
@@ -36,7 +36,7 @@
 #include "utils/syscache.h"
 
 #define LONGEST_WAIT (5 * USECS_PER_SEC)	/* as the server does for others who use a database */
-#define LOOK_EVERY 10			/* milliseconds */
+#define LOOK_EVERY 1000		/* milliseconds; but mostly a process that leaves wakes us */
 
 /* Effects that the end of the transaction undoes or publishes; the lists live in its memory. */
 static uint32 wait_event = 0;	/* QjWaitEvent() */
@@ -194,13 +194,11 @@ wait_until_left(Oid database)
 {
 	TimestampTz until = GetCurrentTimestamp() + LONGEST_WAIT;
 
+	ConditionVariablePrepareToSleep(shared_slot_freed());
 	while (has_processes(database) && GetCurrentTimestamp() < until)
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
-						 QjWaitEvent(&wait_event, "QueueJobsMakeRoom"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
+		(void) ConditionVariableTimedSleep(shared_slot_freed(), LOOK_EVERY,
+										   QjWaitEvent(&wait_event, "QueueJobsMakeRoom"));
+	ConditionVariableCancelSleep();
 }
 
 /* ---- commands ---- */
@@ -422,13 +420,11 @@ exclusive_restore_begin(void)
 	registered = true;
 
 	/* Where databases take turns, the launcher sees to it that this one has a slot in a moment. */
+	ConditionVariablePrepareToSleep(shared_slot_freed());
 	while (!hold_slot(MyDatabaseId, true))
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
-						 QjWaitEvent(&wait_event, "QueueJobsMakeRoom"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
+		(void) ConditionVariableTimedSleep(shared_slot_freed(), LOOK_EVERY,
+										   QjWaitEvent(&wait_event, "QueueJobsMakeRoom"));
+	ConditionVariableCancelSleep();
 	restoring = true;
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("queue_jobs runs nothing in database \"%s\" until this session ends", get_database_name(MyDatabaseId)),

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "settings.h"
 #include "shared.h"
+#include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
@@ -305,6 +306,8 @@ database_slot_evict(DatabaseSlot *slot, bool by_force, TimestampTz *due)
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
+	if (OidIsValid(database))
+		ConditionVariableBroadcast(shared_slot_freed());
 	return database;
 }
 
@@ -322,6 +325,7 @@ database_slot_free(DatabaseSlot *slot)
 		slot->database = InvalidOid;
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
+	ConditionVariableBroadcast(shared_slot_freed());
 }
 
 /* ---- what is published ---- */
@@ -602,6 +606,7 @@ scheduler_detach(DatabaseSlot *slot, TimestampTz wake_at, bool attention, Schedu
 	else if (end == SCHEDULER_TERMINATED)
 		slot->not_before = slot->starting_since + LEAST_RUN;
 	SpinLockRelease(&slot->mutex);
+	ConditionVariableBroadcast(shared_slot_freed());
 	launcher_wake();
 }
 

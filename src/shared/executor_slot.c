@@ -13,6 +13,7 @@
 #include "port/atomics.h"
 #include "settings.h"
 #include "shared.h"
+#include "storage/condition_variable.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -188,6 +189,7 @@ executor_release(int index, uint32 generation)
 	}
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(shared_lock());
+	ConditionVariableBroadcast(shared_slot_freed());
 }
 
 /* The executor's process takes the slot that was reserved for it; NULL if it comes too late. */
@@ -420,6 +422,7 @@ request_end(int64 job, bool own, bool others, int announced, int end_as)
 	{
 		ExecutorSlot *slot = &executors->slots[i];
 		pid_t		pid = 0;
+		int			waiting = NO_PROC;
 
 		SpinLockAcquire(&slot->mutex);
 		if (slot->job == job && slot->database == MyDatabaseId && (slot->pid == MyProcPid ? own : others))
@@ -434,10 +437,13 @@ request_end(int64 job, bool own, bool others, int announced, int end_as)
 			}
 			if (slot->announced > 0 || end_as >= 0)
 				withhold(slot, true);
+			if (announced < 0 && slot->announced == 0)
+				waiting = slot->proc;	/* in executor_end_wanted(), perhaps */
 		}
 		SpinLockRelease(&slot->mutex);
 		if (pid != 0)
 			kill(pid, SIGINT);
+		shared_wake(waiting);
 	}
 	return any;
 }
@@ -513,7 +519,7 @@ executor_end_wanted(ExecutorSlot *slot, uint32 *asked)
 		SpinLockRelease(&slot->mutex);
 		if (announced == 0)
 			return end_as;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1,
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,
 						 QjWaitEvent(&wait_event, "QueueJobsCancel"));
 		ResetLatch(MyLatch);
 	}

@@ -23,7 +23,7 @@
 #include "savepoint_notes.h"
 #include "settings.h"
 #include "shared.h"
-#include "storage/latch.h"
+#include "storage/condition_variable.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
@@ -36,7 +36,7 @@
 #define PLACES 32				/* where the counts of a lane may be */
 #define NOTES_LOOKED_BACK 8		/* for one of the same lane */
 #define LONGEST_WAIT (60 * USECS_PER_SEC)	/* for the count of another session */
-#define LOOK_EVERY 10			/* milliseconds */
+#define LOOK_EVERY 1000		/* milliseconds, in case the session has died that counts */
 
 typedef enum CountState
 {
@@ -66,6 +66,7 @@ typedef struct CountedLane
 typedef struct LiveCounts
 {
 	pg_atomic_uint32 wanted;	/* a session has asked, in any database */
+	ConditionVariable count_ended;	/* of any database */
 	CountedDatabase databases[COUNTED_DATABASES];
 	CountedLane lanes[FLEXIBLE_ARRAY_MEMBER];
 } LiveCounts;
@@ -161,6 +162,7 @@ live_counts_forget(Oid database)
 		counted->database = InvalidOid;
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
+	ConditionVariableBroadcast(&live_counts->count_ended);
 }
 
 /* ---- a transaction's changes ---- */
@@ -364,17 +366,15 @@ live_counts_await(void)
 
 	if (!live_counts_possible())
 		return false;
-	while (another_counts())
+	ConditionVariablePrepareToSleep(&live_counts->count_ended);
+	while (another_counts() && GetCurrentTimestamp() < until)
 	{
-		if (GetCurrentTimestamp() >= until)
-			return false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_EVERY,
-						 QjWaitEvent(&wait_event, "QueueJobsCount"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		(void) ConditionVariableTimedSleep(&live_counts->count_ended, LOOK_EVERY,
+										   QjWaitEvent(&wait_event, "QueueJobsCount"));
 		waited = true;
 	}
-	return waited;
+	ConditionVariableCancelSleep();
+	return waited && !another_counts();
 }
 
 /*
@@ -465,6 +465,7 @@ live_counts_put(const LaneCount *counts, int count)
 			add_or_give_up(counted, counts[i].lane, counts[i].kinds);
 	}
 	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
+	ConditionVariableBroadcast(&live_counts->count_ended);
 }
 
 /* Initializes the counts. */
@@ -474,6 +475,7 @@ live_counts_initialize(void *area)
 	LiveCounts *initial = area;
 
 	pg_atomic_init_u32(&initial->wanted, 0);
+	ConditionVariableInit(&initial->count_ended);
 	for (int i = 0; i < lanes_size(); i++)
 		for (int kind = 0; kind < LIVE_KINDS; kind++)
 			pg_atomic_init_u64(&initial->lanes[i].kinds[kind], 0);

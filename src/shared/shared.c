@@ -31,6 +31,7 @@
 typedef struct Shared
 {
 	LWLock	   *lock;
+	ConditionVariable slot_freed;	/* see shared_slot_freed() */
 	pg_atomic_uint32 launcher_proc; /* process number + 1, or 0 */
 	pg_atomic_uint64 refusals;	/* see shared_refusals() */
 	pg_atomic_uint64 up_since;	/* when the first launcher came up; 0: not yet */
@@ -107,6 +108,7 @@ static void
 shared_initialize(void *area)
 {
 	shared->lock = shared_lock_of(LOCK_OF_SLOTS);
+	ConditionVariableInit(&shared->slot_freed);
 	pg_atomic_init_u32(&shared->launcher_proc, 0);
 	(void) shared_follow_configuration();
 	pg_atomic_init_u64(&shared->refusals, 0);
@@ -268,6 +270,12 @@ LWLock *
 shared_lock(void)
 {
 	return shared->lock;
+}
+
+ConditionVariable *
+shared_slot_freed(void)
+{
+	return &shared->slot_freed;
 }
 
 /* ---- the launcher ---- */

@@ -15,6 +15,7 @@
 #define QUEUE_JOBS_SHARED_H
 
 #include "job.h"
+#include "storage/condition_variable.h"
 
 /* To be called while the library is being preloaded. */
 extern void shared_init(void);
@@ -75,6 +76,12 @@ extern bool shared_woken(void);
 
 /* The one lock under which slots are taken and freed. */
 extern struct LWLock *shared_lock(void);
+
+/*
+ * Broadcast when a process of ours has left its slot, or a database has lost its own: for those who wait for
+ * that.
+ */
+extern ConditionVariable *shared_slot_freed(void);
 
 /* Others are for one module each. */
 typedef enum LockName
