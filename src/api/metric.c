@@ -91,7 +91,7 @@ put_bucket(MetricRows *rows, const char *name, const char *help, const Labels *l
 }
 
 /* Each bucket of Prometheus' has what is in those below it, too. */
-void
+static void
 put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels,
 			  const TimeHistogram *histogram)
 {

@@ -38,10 +38,6 @@ extern void put_counter(MetricRows *rows, const char *name, const char *help, co
 extern void put_gauge(MetricRows *rows, const char *name, const char *help, const Labels *labels,
 					  double value);
 
-/* The samples of a histogram of that name, which get the label "le", too. */
-extern void put_histogram(MetricRows *rows, const char *name, const char *help, const Labels *labels,
-						  const TimeHistogram *histogram);
-
 /* ---- The samples of the view "metric" for the server and the database as a whole (metric_server.c) ---- */
 
 /* 0 for times to come, and for DT_NOEND. */

@@ -40,7 +40,8 @@
 
 #define COMPRESS_ARGS_OVER (100 * 1024)
 
-Jsonb *
+/* Returns the args, compressed if they are large and compression helps. */
+static Jsonb *
 compressed_args(Jsonb *args)
 {
 	Datum		compressed;
@@ -165,7 +166,8 @@ new_job_announce(const EnqueueCall *call, const Job *job)
 		wakeup_due(job->lane, worker->handler ? call->role : InvalidOid, job->run_at);
 }
 
-int64
+/* Enqueues a job without deduplication. call->job has the args as the row gets them. */
+static int64
 new_job_insert(EnqueueCall *call, LiveTable *table)
 {
 	Job			job = new_job_next(call);

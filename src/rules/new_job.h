@@ -26,9 +26,6 @@ typedef struct EnqueueCall
 	Job			job;			/* a template */
 } EnqueueCall;
 
-/* Returns the args, compressed if they are large and compression helps. */
-extern Jsonb *compressed_args(Jsonb *args);
-
 /*
  * Returns the args as the row gets them: compressed if they are large. Raises an ERROR if they are too large
  * even so.
@@ -48,9 +45,6 @@ extern void new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const ch
 /* Enqueues a job, or finds another job that stands for it. Returns the id of either. */
 extern int64 new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,
 						 bool *duplicate);
-
-/* Enqueues a job without deduplication. call->job has the args as the row gets them. */
-extern int64 new_job_insert(EnqueueCall *call, LiveTable *table);
 
 /*
  * The two halves of new_job_insert(), for callers that insert many rows at once: new_job_next() returns the

@@ -362,7 +362,8 @@ charge_end(void)
 	return true;
 }
 
-bool
+/* Whether a process is about to charge the job, as its claimant's session has ended, or crashed. */
+static bool
 charge_under_way(int64 job)
 {
 	bool		found = false;

@@ -88,9 +88,6 @@ extern void ledger_wipe_entry(int place, const LedgerEntry *entry);
 /* Whether the run of the job is one of these. */
 extern bool charge_awaited(const Job *job);
 
-/* Whether it is one whose claimant's session has ended, or crashed. */
-extern bool charge_under_way(int64 job);
-
 /* Whether it may become one: its executor may have crashed, or failed to commit. */
 extern bool charge_possible(const Job *job);
 

@@ -523,7 +523,11 @@ lane_jobs(void)
 	return count.lanes;
 }
 
-void
+/*
+ * Counts live jobs for the sessions that ask, unless one of them counts. Leaves off if a command needs the
+ * database for itself.
+ */
+static void
 lane_jobs_count(void)
 {
 	Relation	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);

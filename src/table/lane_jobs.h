@@ -21,10 +21,4 @@ typedef struct LaneJobs
 /* The lanes that have any, as LaneJobs, in the current memory context. */
 extern HTAB *lane_jobs(void);
 
-/*
- * Counts them for the sessions that ask, unless one of them counts. Leaves off if a command needs the
- * database for itself.
- */
-extern void lane_jobs_count(void);
-
 #endif
