@@ -513,6 +513,111 @@ DROP SCHEMA cron CASCADE;
 RESET client_min_messages;
 RESET cron.timezone;
 
+-- Bounds, spread, queue: what is refused.
+SET ROLE regress_app;
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', starts_at => '2031-01-02', ends_at => '2031-01-01')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', starts_at => '2031-01-01 01:00', ends_at => '2031-01-01 02:00')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', starts_at => 'infinity')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', ends_at => '-infinity')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', jitter => '-1 s')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', jitter => '366 days')$$);
+SELECT error_of($$SELECT queue_jobs.schedule('s', '@daily', 'outside', queue => '')$$);
+SELECT error_of($$SELECT queue_jobs.next_runs('@daily', starts_at => '2031-01-02', ends_at => '2031-01-01')$$);
+SELECT count(*) FROM queue_jobs.schedule WHERE name = 's';
+-- Both bounds are included; an interval counts from the first.
+SELECT * FROM queue_jobs.next_runs('0 * * * *', after => '2031-01-01', starts_at => '2031-01-01 03:00', ends_at => '2031-01-01 05:00');
+SELECT * FROM queue_jobs.next_runs('0 * * * *', after => '2031-01-01 03:00', starts_at => '2031-01-01 03:00', ends_at => '2031-01-01 05:00');
+SELECT * FROM queue_jobs.next_runs('every 90 minutes', after => '2031-01-01', starts_at => '2031-01-01 03:00', ends_at => '2031-01-01 06:00');
+SELECT * FROM queue_jobs.next_runs('every 90 minutes', after => '2031-01-01 04:00', count => 2, starts_at => '2031-01-01 03:00');
+SELECT * FROM queue_jobs.next_runs('@daily', after => '2031-01-01', ends_at => '2030-01-01');
+-- It starts when it starts, and has ended after its last tick, which is no error of a migration that comes later.
+SELECT queue_jobs.schedule('bounded', '0 * * * *', 'outside', starts_at => '2099-01-01 03:00', ends_at => '2099-01-01 03:00', jitter => '10 min', queue => 'elsewhere');
+SELECT next_run, starts_at, ends_at, jitter, queue, paused FROM queue_jobs.schedule WHERE name = 'bounded';
+RESET ROLE;
+UPDATE queue_jobs.defined_schedule SET next_run = '2021-01-01 03:00', starts_at = '2021-01-01 03:00', ends_at = '2021-01-01 03:00' WHERE name = 'bounded';
+SET ROLE regress_app;
+CALL wait_for($$SELECT next_run = 'infinity' FROM queue_jobs.schedule WHERE name = 'bounded'$$);
+SELECT queue, state, run_at BETWEEN '2021-01-01 03:00' AND '2021-01-01 03:10' AS spread FROM queue_jobs.job WHERE schedule = 'bounded';
+SELECT queue_jobs.schedule('bounded', '0 * * * *', 'outside', starts_at => '2021-01-01 03:00', ends_at => '2021-01-01 03:00');
+SELECT next_run, jitter, queue FROM queue_jobs.schedule WHERE name = 'bounded';
+-- With jitter the jobs of ticks are due at different times after them.
+SELECT queue_jobs.schedule('spread', '@yearly', 'outside', if_running => 'allow', catch_up => 'all', jitter => '1 hour');
+CALL move_next_run('spread', '2001-01-01');
+CALL wait_for_tick('spread');
+SELECT bool_and(run_at - date_trunc('year', run_at) < '1 hour') AS within, count(DISTINCT run_at - date_trunc('year', run_at)) > 3 AS spread,
+       count(*) = extract(year FROM now()) - 2000 AS all_ticks FROM queue_jobs.job WHERE schedule = 'spread';
+SELECT queue_jobs.unschedule('spread');
+
+-- Paused: no ticks, also when it is defined again; resumed, none is made up for.
+SELECT queue_jobs.schedule('halted', '@yearly', 'note', catch_up => 'all', if_running => 'queue');
+SELECT queue_jobs.pause_schedule('halted');
+SELECT queue_jobs.pause_schedule('halted');
+SELECT paused, next_run FROM queue_jobs.schedule WHERE name = 'halted';
+CALL move_next_run('halted', '2001-01-01');
+SELECT queue_jobs.schedule('halted', '@yearly', 'note', catch_up => 'all', if_running => 'queue');
+SELECT queue_jobs.schedule('ticks', '@yearly', 'note');
+CALL move_next_run('ticks', now() - interval '1 s');
+CALL wait_for_tick('ticks');
+SELECT paused FROM queue_jobs.schedule WHERE name = 'halted';
+SELECT count(*) FROM queue_jobs.job WHERE schedule = 'halted';
+-- By hand it runs all the same, once it may.
+SELECT queue_jobs.run_now('halted') > 0 AS runs;
+CALL wait_for_jobs_of('halted', 1);
+SELECT paused, last_state FROM queue_jobs.schedule WHERE name = 'halted';
+SELECT queue_jobs.resume_schedule('halted');
+SELECT queue_jobs.resume_schedule('halted');
+CALL move_next_run('ticks', now() - interval '1 s');
+CALL wait_for_tick('ticks');
+SELECT paused, next_run > now() AS ahead FROM queue_jobs.schedule WHERE name = 'halted';
+SELECT count(*) FROM queue_jobs.job WHERE schedule = 'halted';
+-- A run that waits for the last job is dropped by a pause.
+SELECT queue_jobs.schedule('waits', '@yearly', 'outside', if_running => 'queue');
+SELECT queue_jobs.run_now('waits') AS job \gset
+SET client_min_messages = warning;
+SELECT queue_jobs.run_now('waits');
+RESET client_min_messages;
+SELECT queue_jobs.pause_schedule('waits');
+SELECT queue_jobs.cancel(:job);
+CALL move_next_run('ticks', now() - interval '1 s');
+CALL wait_for_tick('ticks');
+SELECT count(*) FROM queue_jobs.job WHERE schedule = 'waits';
+SELECT error_of($$SELECT queue_jobs.pause_schedule('no such')$$);
+SELECT error_of($$SELECT queue_jobs.resume_schedule(NULL)$$);
+
+-- What was missed: since is excluded, until included; in order, no two are duplicates; the schedule stays where it is.
+SELECT queue_jobs.define_worker('lost', idempotent => true);
+SELECT queue_jobs.schedule('lost', '0 6 * * *', 'lost', '{"a": 1}', timezone => 'Europe/Berlin', if_running => 'skip', queue => 'elsewhere', jitter => '1 hour');
+SELECT queue_jobs.run_missed('lost', '2021-03-26 05:00', '2021-03-29 04:00');
+SELECT queue, run_at, args, state FROM queue_jobs.job WHERE schedule = 'lost' ORDER BY id;
+SELECT queue_jobs.run_missed('lost', '2021-03-29 04:00', '2021-03-29 04:00'), queue_jobs.run_missed('lost', now() - interval '3 days');
+SELECT last_run, last_job, next_run > now() AS ahead FROM queue_jobs.schedule WHERE name = 'lost';
+BEGIN;
+SELECT queue_jobs.run_missed('lost', '2020-01-01', '2021-01-01');
+ROLLBACK;
+SELECT count(*) FROM queue_jobs.job WHERE schedule = 'lost';
+-- Within the schedule's bounds; of an interval in line with its ticks; of a command; of a paused one.
+SELECT queue_jobs.schedule('lost', '@daily', 'outside', starts_at => '2021-01-03', ends_at => '2021-01-05');
+SELECT queue_jobs.run_missed('lost', '2021-01-01', '2021-02-01');
+SELECT run_at FROM queue_jobs.job WHERE schedule = 'lost' AND worker = 'outside' ORDER BY id;
+SELECT queue_jobs.schedule('lost interval', 'every 90 minutes', 'outside');
+SELECT next_run AS next FROM queue_jobs.schedule WHERE name = 'lost interval' \gset
+SELECT queue_jobs.run_missed('lost interval', timestamptz :'next' - interval '4 h', timestamptz :'next' + interval '3 h');
+SELECT run_at - :'next' AS beside_the_next FROM queue_jobs.job WHERE schedule = 'lost interval' ORDER BY id;
+SELECT queue_jobs.pause_schedule('lost interval');
+SELECT queue_jobs.run_missed('lost interval', timestamptz :'next' - interval '90 min', timestamptz :'next' - interval '1 min'),
+       queue_jobs.run_missed('lost interval', timestamptz :'next' - interval '91 min', timestamptz :'next' - interval '90 min');
+SELECT queue_jobs.disable_worker('outside');
+SELECT queue_jobs.run_missed('lost interval', timestamptz :'next' - interval '4 h', timestamptz :'next');
+SELECT queue_jobs.enable_worker('outside');
+SELECT queue_jobs.schedule('lost command', '@daily', command => 'SELECT 1');
+SELECT queue_jobs.run_missed('lost command', '2021-01-01', '2021-01-03');
+CALL wait_for_jobs_of('lost command', 2);
+SELECT error_of(format('SELECT queue_jobs.run_missed(%s)', v)) FROM unnest('{"''lost'', ''2022-01-01'', ''2021-01-01''", "''lost'', ''-infinity''", "''lost'', NULL", "''lost'', ''2021-01-01'', ''infinity''", "''lost command'', ''1021-01-01''", "''no such'', ''2021-01-01''"}'::text[]) v;
+SET ROLE regress_other;
+SELECT error_of($$SELECT queue_jobs.run_missed('lost', '2021-01-01')$$);
+SELECT sqlstate_of($$SELECT queue_jobs.pause_schedule('lost')$$), sqlstate_of($$SELECT queue_jobs.resume_schedule('lost')$$);
+RESET ROLE;
+
 -- The end: nothing ticks any more.
 SELECT count(queue_jobs.unschedule(name)) > 10 AS many FROM queue_jobs.schedule;
 SELECT count(*) FROM queue_jobs.schedule;

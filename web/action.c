@@ -51,6 +51,8 @@ static const Action actions[] = {
 	{"enable", "Enable", "SELECT queue_jobs.enable_worker($1)", {"worker"}, NULL, "The worker is enabled.", "The worker is enabled.", NULL},
 	{"run_now", "Run now", "SELECT queue_jobs.run_now($1) IS NOT NULL", {"schedule"}, NULL, "Its job is enqueued.",
 	"No job was made: the last one has not ended, or the worker is disabled.", NULL},
+	{"pause_schedule", "Pause", "SELECT queue_jobs.pause_schedule($1)", {"schedule"}, NULL, "The schedule is paused.", "The schedule is paused.", NULL},
+	{"resume_schedule", "Resume", "SELECT queue_jobs.resume_schedule($1)", {"schedule"}, NULL, "The schedule ticks again.", "The schedule ticks again.", NULL},
 	{"cancel_batch", "Cancel the batch", "SELECT queue_jobs.cancel_batch($1::bigint)", {"batch"}, "Cancel all jobs of the batch that are not finished?", "cancelled", NULL, NULL},
 	{"retry_batch", "Retry", "SELECT queue_jobs.retry_batch($1::bigint)", {"batch"}, NULL, "retried", NULL, NULL},
 	{"pause_replica", "Pause", "SELECT queue_jobs.pause_replica($1)", {"name"}, NULL, "No job reads from the replica.", "No job reads from the replica.", NULL},

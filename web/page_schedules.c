@@ -1,6 +1,6 @@
 /*
  * page_schedules.c
- *		Schedules: when they ran and will run, and run now.
+ *		Schedules: when they ran and will run; run now, pause, resume. And who has subscribed to which events.
  */
 #include "page.h"
 
@@ -21,7 +21,10 @@ add_row(Page *page, const Answer *schedules, int row)
 	else if (cell(schedules, row, "shown_command"))
 		add_raw(out, "SQL command");
 	add_raw(out, "</td><td class=\"n\">");
-	add_time(out, cell(schedules, row, "next_run"));
+	if (is_true(schedules, row, "paused"))
+		add_raw(out, "paused");
+	else
+		add_time(out, cell(schedules, row, "next_run"));
 	add_raw(out, "</td><td class=\"n\">");
 	add_time(out, cell(schedules, row, "last_run"));
 	add_raw(out, "</td><td class=\"last\">");
@@ -32,7 +35,35 @@ add_row(Page *page, const Answer *schedules, int row)
 	add_count(out, number(schedules, row, "skipped"));
 	add(out, "</td><td class=\"note error\">%h</td><td class=\"actions\">", cell(schedules, row, "error"));
 	add_button(page, "run_now", "schedule", name, "Run now", "");
+	if (is_true(schedules, row, "paused"))
+		add_button(page, "resume_schedule", "schedule", name, "Resume", "");
+	else
+		add_button(page, "pause_schedule", "schedule", name, "Pause", "");
 	add_raw(out, "</td></tr>\n");
+}
+
+static const char subscriptions_sql[] =
+	"SELECT s.event, s.worker, s.owner, left(s.filter::text, 200) AS shown_filter FROM queue_jobs.event_subscription s ORDER BY s.event, s.worker, s.owner LIMIT 1000";
+
+static void
+add_subscriptions(Page *page)
+{
+	Buffer	   *out = &page->out;
+	Answer	   *subscriptions = page_ask(page, subscriptions_sql, 0);
+
+	if (is_problem(page, subscriptions, "view event_subscription") || rows(subscriptions) == 0)
+		return;
+	add_raw(out, "<h2>Subscriptions to events</h2><div class=\"scroll\"><table id=\"subscriptions\" data-live><thead><tr><th scope=\"col\">Event</th>"
+			"<th scope=\"col\">Worker</th><th scope=\"col\">Role</th><th scope=\"col\">Payload contains</th></tr></thead><tbody>\n");
+	for (int i = 0; i < rows(subscriptions); i++)
+	{
+		add(out, "<tr data-key=\"%h %h %h\"><th scope=\"row\">%h</th><td>", cell(subscriptions, i, "event"), cell(subscriptions, i, "worker"),
+			cell(subscriptions, i, "owner"), cell(subscriptions, i, "event"));
+		add_worker_link(out, cell(subscriptions, i, "worker"));
+		add(out, "</td><td>%h</td><td><code>%h</code></td></tr>\n", cell(subscriptions, i, "owner"),
+			options.hide_args ? "" : cell(subscriptions, i, "shown_filter"));
+	}
+	add_raw(out, "</tbody></table></div>\n");
 }
 
 void
@@ -53,6 +84,7 @@ page_schedules(Page *page)
 		add_raw(out, "</tbody></table></div>\n");
 		if (rows(schedules) == 0)
 			add_raw(out, "<p class=\"empty\">No schedule of yours.</p>\n");
+		add_subscriptions(page);
 	}
 	page_end(page);
 }

@@ -168,7 +168,7 @@ put_schedules(MetricRows *rows, Snapshot snapshot)
 	{
 		TimestampTz next_run = table_rows_time(&schedules, "next_run");
 
-		if (!TIMESTAMP_NOT_FINITE(next_run))
+		if (!TIMESTAMP_NOT_FINITE(next_run) && table_rows_is_null(&schedules, "paused_at"))
 			lag = Max(lag, seconds_since(next_run));
 	}
 	table_rows_end(&schedules);

@@ -1,6 +1,7 @@
 /*
  * schedules.c
- *		schedule(), schedule_command_of(), unschedule(), run_now(), next_runs().
+ *		schedule(), schedule_command_of(), unschedule(), run_now(), pause_schedule(), resume_schedule(),
+ *		run_missed(), next_runs().
  */
 #include "postgres.h"
 
@@ -30,15 +31,14 @@ PG_FUNCTION_INFO_V1(queue_jobs_schedule);
 PG_FUNCTION_INFO_V1(queue_jobs_schedule_command_of);
 PG_FUNCTION_INFO_V1(queue_jobs_unschedule);
 PG_FUNCTION_INFO_V1(queue_jobs_run_now);
+PG_FUNCTION_INFO_V1(queue_jobs_pause_schedule);
+PG_FUNCTION_INFO_V1(queue_jobs_resume_schedule);
+PG_FUNCTION_INFO_V1(queue_jobs_run_missed);
 PG_FUNCTION_INFO_V1(queue_jobs_next_runs);
 
 #define MAX_NEXT_RUNS 100000
-
-/* Arguments of next_runs(), in order. */
-enum
-{
-	RUNS_CRON, RUNS_TIMEZONE, RUNS_AFTER, RUNS_COUNT
-};
+#define MAX_MISSED 100000
+#define LONGEST_JITTER (INT64CONST(365) * USECS_PER_DAY)
 
 /* The arguments of schedule(). */
 typedef struct ScheduleDefinition
@@ -46,13 +46,15 @@ typedef struct ScheduleDefinition
 	const char *name;
 	const char *cron;
 	const char *timezone;
+	CronSpan	span;
+	Interval   *jitter;			/* or NULL */
 	const char *worker;
 	Jsonb	   *args;
+	const char *queue;			/* NULL: the worker's own */
 	IfRunning	if_running;
 	CatchUp		catch_up;
 } ScheduleDefinition;
 
-/* Whether the args are '{}'. */
 /* ---- definitions ---- */
 
 /* Whether the server's database of zones has that name, and not only a POSIX form. */
@@ -103,19 +105,23 @@ refuse_other_roles(const char *name, Oid owner)
 static TimestampTz
 first_tick(const ScheduleDefinition *definition, const char *timezone, const Schedule *existing)
 {
-	Cron		cron;
+	ScheduleTimes times = schedule_times(definition->cron, timezone, definition->span);
+	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz next;
 
-	schedule_parse_cron(definition->cron, &cron);
 	if (existing != NULL && strcmp(existing->cron, definition->cron) == 0 &&
-		strcmp(existing->timezone, timezone) == 0 && !TIMESTAMP_NOT_FINITE(existing->next_run))
+		strcmp(existing->timezone, timezone) == 0 && existing->span.from == definition->span.from &&
+		existing->span.until == definition->span.until && !TIMESTAMP_NOT_FINITE(existing->next_run))
 		return existing->next_run;
-	next = cron_next(&cron, schedule_timezone(timezone), GetCurrentTimestamp());
-	if (TIMESTAMP_NOT_FINITE(next))
+	next = schedule_first_tick(&times, now);
+	if (TIMESTAMP_NOT_FINITE(next) && definition->span.until > now)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cron expression \"%s\" never comes true", definition->cron),
-				 errdetail("From now on there is no such time in time zone \"%s\".", timezone),
+				 TIMESTAMP_IS_NOBEGIN(definition->span.from) && TIMESTAMP_IS_NOEND(definition->span.until)
+				 ? errdetail("From now on there is no such time in time zone \"%s\".", timezone)
+				 : errdetail("From now on, between starts_at and ends_at, there is no such time in time zone \"%s\".",
+							 timezone),
 				 errhint("See queue_jobs.next_runs().")));
 	return next;
 }
@@ -124,8 +130,10 @@ first_tick(const ScheduleDefinition *definition, const char *timezone, const Sch
 static void
 write_schedule(const ScheduleDefinition *definition, const char *timezone, TimestampTz next)
 {
+	const CronSpan *span = &definition->span;
 	Oid			types[] = {TEXTOID,	 REGROLEOID, TEXTOID, TEXTOID,		  TEXTOID,
-						   JSONBOID, TEXTOID,	 TEXTOID, TIMESTAMPTZOID, INT8OID};
+						   JSONBOID, TEXTOID,	 TEXTOID, TIMESTAMPTZOID, INT8OID,
+						   TIMESTAMPTZOID, TIMESTAMPTZOID, INTERVALOID, TEXTOID};
 	Datum		values[] = {CStringGetTextDatum(definition->name),
 							ObjectIdGetDatum(GetUserId()),
 							CStringGetTextDatum(definition->cron),
@@ -135,19 +143,35 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 							CStringGetTextDatum(if_running_names[definition->if_running]),
 							CStringGetTextDatum(catch_up_names[definition->catch_up]),
 							TimestampTzGetDatum(next),
-							Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false))};
+							Int64GetDatum(nextval_internal(catalog_relation(REL_JOB_ID), false)),
+							TimestampTzGetDatum(span->from),
+							TimestampTzGetDatum(span->until),
+							IntervalPGetDatum(definition->jitter),
+							definition->queue ? CStringGetTextDatum(definition->queue) : (Datum) 0};
+	char		nulls[] = "              ";
 
-	/* The owner again: another session may have defined that name since we looked. */
+	if (TIMESTAMP_IS_NOBEGIN(span->from))
+		nulls[10] = 'n';
+	if (TIMESTAMP_IS_NOEND(span->until))
+		nulls[11] = 'n';
+	if (definition->jitter == NULL)
+		nulls[12] = 'n';
+	if (definition->queue == NULL)
+		nulls[13] = 'n';
+	/* The owner again: another session may have defined that name since we looked. A paused one stays so. */
 	if (engine_statement("INSERT INTO queue_jobs.defined_schedule AS s"
-						 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job)"
-						 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+						 " (name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job,"
+						 " starts_at, ends_at, jitter, queue)"
+						 " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 						 " ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, cron = EXCLUDED.cron,"
 						 " timezone = EXCLUDED.timezone, worker = EXCLUDED.worker, args = EXCLUDED.args,"
 						 " if_running = EXCLUDED.if_running, catch_up = EXCLUDED.catch_up,"
+						 " starts_at = EXCLUDED.starts_at, ends_at = EXCLUDED.ends_at,"
+						 " jitter = EXCLUDED.jitter, queue = EXCLUDED.queue,"
 						 " next_run = EXCLUDED.next_run, error = NULL,"
 						 " waiting = CASE WHEN s.next_run = EXCLUDED.next_run THEN s.waiting END"
 						 " WHERE pg_has_role($2::oid, s.owner, 'USAGE')",
-						 SPI_OK_INSERT, lengthof(types), types, values, NULL) == 0)
+						 SPI_OK_INSERT, lengthof(types), types, values, nulls) == 0)
 		refuse_other_roles(definition->name, InvalidOid);
 	/* by the trigger alone it would not be seen from a session whose session_replication_role is replica */
 	wakeup_schedules();
@@ -160,13 +184,16 @@ write_schedule(const ScheduleDefinition *definition, const char *timezone, Times
 static void
 define_schedule(const ScheduleDefinition *definition)
 {
-	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, timezone_argument(definition->timezone)));
+	const pg_tz *zone = timezone_argument(definition->timezone);
+	const char *timezone = pg_get_timezone_name(unconstify(pg_tz *, zone));
 	Worker	   *worker;
 	Schedule   *existing;
 	TimestampTz next;
 
 	check_name("schedule", definition->name);
 	worker = schedule_worker(definition->worker);
+	if (definition->queue != NULL)
+		worker->queue = unconstify(char *, definition->queue);
 	existing = schedule_lock(definition->name);
 	if (existing != NULL && !has_privs_of_role(GetUserId(), existing->owner))
 		refuse_other_roles(definition->name, existing->owner);
@@ -182,6 +209,7 @@ define_schedule(const ScheduleDefinition *definition)
 				 errhint("Add it there and restart the server.")));
 }
 
+/* Whether the args are '{}'. */
 static bool
 empty_object(Jsonb *args)
 {
@@ -261,6 +289,41 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 	definition->args = command_arguments(fcinfo, command);
 }
 
+/* Returns the time that an argument gives; "none" if it is null. */
+static TimestampTz
+bound_argument(FunctionCallInfo fcinfo, int arg, const char *name, TimestampTz none)
+{
+	TimestampTz time;
+
+	if (PG_ARGISNULL(arg))
+		return none;
+	time = PG_GETARG_TIMESTAMPTZ(arg);
+	if (TIMESTAMP_NOT_FINITE(time))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be finite", name),
+				 errdetail("The value is %s.", timestamptz_to_str(time)),
+				 errhint("Leave it out for a schedule without that bound.")));
+	return time;
+}
+
+/* Returns the bounds that two arguments give, either of which may be null. */
+static CronSpan
+span_arguments(FunctionCallInfo fcinfo, int starts_at, int ends_at)
+{
+	CronSpan	span = {.from = bound_argument(fcinfo, starts_at, "starts_at", DT_NOBEGIN),
+						.until = bound_argument(fcinfo, ends_at, "ends_at", DT_NOEND)};
+	char	   *from = pstrdup(timestamptz_to_str(span.from));
+
+	if (span.from > span.until)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ends_at is before starts_at"),
+				 errdetail("starts_at is %s, and ends_at is %s.", from, timestamptz_to_str(span.until)),
+				 errhint("Give a later ends_at, or leave one of them out.")));
+	return span;
+}
+
 /* Whether there is such a schedule. */
 static bool
 schedule_exists(const char *name)
@@ -295,6 +358,14 @@ queue_jobs_schedule(PG_FUNCTION_ARGS)
 	refuse_null(fcinfo, Arg_schedule_catch_up, "catch_up");
 	definition.catch_up = value_argument(fcinfo, Arg_schedule_catch_up, "catch_up", catch_up_names,
 										 "It says what becomes of ticks that were missed while the server was down.");
+	definition.span = span_arguments(fcinfo, Arg_schedule_starts_at, Arg_schedule_ends_at);
+	if (!PG_ARGISNULL(Arg_schedule_jitter))
+		definition.jitter = interval_argument(PG_GETARG_INTERVAL_P(Arg_schedule_jitter), "jitter", 0,
+											  LONGEST_JITTER,
+											  "Give an interval from 0 to 365 days, or NULL for none.");
+	definition.queue = text_argument(fcinfo, Arg_schedule_queue);
+	if (definition.queue != NULL)
+		check_name("queue", definition.queue);
 	work_arguments(fcinfo, &definition);
 	define_schedule(&definition);
 	PG_RETURN_VOID();
@@ -317,6 +388,7 @@ queue_jobs_schedule_command_of(PG_FUNCTION_ARGS)
 		.worker = COMMAND_WORKER,
 		.if_running = IF_RUNNING_QUEUE,
 		.catch_up = CATCH_UP_SKIP,
+		.span = {DT_NOBEGIN, DT_NOEND},
 	};
 	RunAs		saved;
 
@@ -394,29 +466,176 @@ queue_jobs_run_now(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(job);
 }
 
-/* next_runs(cron, timezone, after, count): the ticks of such a schedule after a time. */
+/* Writes what a function has decided of a schedule; the name is $1. */
+static void
+update_schedule(const char *assignments, const Schedule *schedule, TimestampTz next_run)
+{
+	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {CStringGetTextDatum(schedule->name), TimestampTzGetDatum(next_run)};
+
+	engine_statement(psprintf("UPDATE queue_jobs.defined_schedule SET next_run = $2, %s WHERE name = $1", assignments),
+					 SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+}
+
+/* pause_schedule(name): no ticks until resume_schedule(). A run that waits for the last job is dropped. */
+Datum
+queue_jobs_pause_schedule(PG_FUNCTION_ARGS)
+{
+	Schedule   *schedule;
+
+	refuse_where_nothing_can_be_written("queue_jobs.pause_schedule()");
+	schedule = require_schedule(fcinfo);
+	if (!schedule->paused)
+		update_schedule("paused_at = pg_catalog.now(), waiting = NULL", schedule, schedule->next_run);
+	PG_RETURN_VOID();
+}
+
+/* resume_schedule(name): the next tick is the first from now on. */
+Datum
+queue_jobs_resume_schedule(PG_FUNCTION_ARGS)
+{
+	Schedule   *schedule;
+	TimestampTz next;
+	TimestampTz now = GetCurrentTimestamp();
+
+	refuse_where_nothing_can_be_written("queue_jobs.resume_schedule()");
+	schedule = require_schedule(fcinfo);
+	if (!schedule->paused)
+		PG_RETURN_VOID();
+	next = schedule->next_run;
+	if (next <= now)
+	{
+		ScheduleTimes times = schedule_times(schedule->cron, schedule->timezone, schedule->span);
+
+		next = schedule_next_tick(&times, next, now);
+	}
+	update_schedule("paused_at = NULL, error = NULL", schedule, next);
+	PG_RETURN_VOID();
+}
+
+/* ---- run_missed() ---- */
+
+/* Returns the time that an argument gives, which must be finite. */
+static TimestampTz
+time_argument(FunctionCallInfo fcinfo, int arg, const char *name)
+{
+	TimestampTz time;
+
+	refuse_null(fcinfo, arg, name);
+	time = PG_GETARG_TIMESTAMPTZ(arg);
+	if (TIMESTAMP_NOT_FINITE(time))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be finite", name),
+				 errdetail("The value is %s.", timestamptz_to_str(time)),
+				 errhint("Give the time from, or until, which ticks were missed.")));
+	return time;
+}
+
+/*
+ * Returns the first tick after a time that is past. The ticks of an interval are counted back from one that
+ * is known: the next one, or where there is none any more, the last that made a job.
+ */
+static TimestampTz
+first_missed(const Schedule *schedule, const ScheduleTimes *times, TimestampTz since)
+{
+	TimestampTz known = TIMESTAMP_NOT_FINITE(schedule->next_run) ? schedule->last_run : schedule->next_run;
+	int64		interval = times->cron.interval;
+	TimestampTz after = Max(since, TIMESTAMP_IS_NOBEGIN(times->span.from) ? since : times->span.from - 1);
+
+	if (interval == 0 || !TIMESTAMP_IS_NOBEGIN(times->span.from) || TIMESTAMP_NOT_FINITE(known))
+		return schedule_first_tick(times, after);
+	if (known > after)
+		known -= ((known - after - 1) / interval) * interval;
+	else
+		known = cron_next_of_series(&times->cron, times->timezone, known, after);
+	return cron_within(times->span, known);
+}
+
+/* Returns how many ticks there are from one until a time; ERROR if they are too many. */
+static int64
+count_missed(const ScheduleTimes *times, TimestampTz tick, TimestampTz until)
+{
+	int64		count = 0;
+
+	for (; tick <= until; tick = schedule_next_tick(times, tick, tick))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (++count > MAX_MISSED)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("too many ticks between since and until"),
+					 errdetail("There are more than %d.", MAX_MISSED),
+					 errhint("Give a shorter time, and call it again for the rest.")));
+	}
+	return count;
+}
+
+/*
+ * run_missed(name, since, until): enqueues a job, as the schedule's owner, for each tick after the one time
+ * and until the other, in their order, due at the tick. Returns how many; 0 if the worker is disabled.
+ */
+Datum
+queue_jobs_run_missed(PG_FUNCTION_ARGS)
+{
+	Schedule   *schedule;
+	ScheduleTimes times;
+	TimestampTz since;
+	TimestampTz until;
+	TimestampTz tick;
+	int64		count;
+	char	   *from;
+
+	refuse_where_nothing_can_be_written("queue_jobs.run_missed()");
+	since = time_argument(fcinfo, Arg_run_missed_since, "since");
+	until = time_argument(fcinfo, Arg_run_missed_until, "until");
+	from = pstrdup(timestamptz_to_str(since));
+	if (since > until)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("until is before since"),
+				 errdetail("since is %s, and until is %s.", from, timestamptz_to_str(until)),
+				 errhint("Give a later until.")));
+	schedule = require_schedule(fcinfo);
+	times = schedule_times(schedule->cron, schedule->timezone, schedule->span);
+	tick = first_missed(schedule, &times, since);
+	count = count_missed(&times, tick, until);
+	for (int64 i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (schedule_enqueue(schedule, tick, true) == 0)
+			PG_RETURN_INT64(0);
+		tick = schedule_next_tick(&times, tick, tick);
+	}
+	PG_RETURN_INT64(count);
+}
+
+/* next_runs(cron, timezone, after, count, starts_at, ends_at): the ticks of such a schedule after a time. */
 Datum
 queue_jobs_next_runs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Cron		cron;
-	const pg_tz *timezone;
+	ScheduleTimes times;
+	CronSpan	span;
 	TimestampTz at;
 	int			count;
 
-	refuse_null(fcinfo, RUNS_CRON, "cron");
-	refuse_null(fcinfo, RUNS_TIMEZONE, "timezone");
-	refuse_null(fcinfo, RUNS_AFTER, "after");
-	count = count_argument(fcinfo, RUNS_COUNT, "count");
+	catalog_require_call(fcinfo, Nargs_next_runs);
+	refuse_null(fcinfo, Arg_next_runs_cron, "cron");
+	refuse_null(fcinfo, Arg_next_runs_timezone, "timezone");
+	refuse_null(fcinfo, Arg_next_runs_after, "after");
+	count = count_argument(fcinfo, Arg_next_runs_count, "count");
 	if (count > MAX_NEXT_RUNS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("count is out of range"),
 				 errdetail("The value is %d.", count),
 				 errhint("Give a number up to %d.", MAX_NEXT_RUNS)));
-	schedule_parse_cron(text_argument(fcinfo, RUNS_CRON), &cron);
-	timezone = timezone_argument(text_argument(fcinfo, RUNS_TIMEZONE));
-	at = PG_GETARG_TIMESTAMPTZ(RUNS_AFTER);
+	span = span_arguments(fcinfo, Arg_next_runs_starts_at, Arg_next_runs_ends_at);
+	times = schedule_times(text_argument(fcinfo, Arg_next_runs_cron),
+						   text_argument(fcinfo, Arg_next_runs_timezone), span);
+	(void) timezone_argument(text_argument(fcinfo, Arg_next_runs_timezone));
+	at = PG_GETARG_TIMESTAMPTZ(Arg_next_runs_after);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	for (int i = 0; i < count; i++)
 	{
@@ -424,7 +643,7 @@ queue_jobs_next_runs(PG_FUNCTION_ARGS)
 		bool		isnull = false;
 
 		CHECK_FOR_INTERRUPTS();
-		at = cron_next(&cron, timezone, at);
+		at = schedule_first_tick(&times, at);
 		if (TIMESTAMP_NOT_FINITE(at))
 			break;
 		value = TimestampTzGetDatum(at);

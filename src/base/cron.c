@@ -561,3 +561,20 @@ cron_next_of_series(const Cron *cron, const pg_tz *timezone, TimestampTz tick, T
 		return tick + ((after - tick) / cron->interval + 1) * cron->interval;
 	return cron_next(cron, timezone, after);
 }
+
+TimestampTz
+cron_within(CronSpan span, TimestampTz tick)
+{
+	return tick > span.until ? DT_NOEND : tick;
+}
+
+TimestampTz
+cron_first_in_span(const Cron *cron, const pg_tz *timezone, CronSpan span, TimestampTz after)
+{
+	if (TIMESTAMP_IS_NOBEGIN(span.from))
+		return cron_within(span, cron_next(cron, timezone, after));
+	if (cron->interval > 0)
+		return cron_within(span, after < span.from ? span.from
+						   : cron_next_of_series(cron, timezone, span.from, after));
+	return cron_within(span, cron_next(cron, timezone, Max(after, span.from - 1)));
+}

@@ -54,4 +54,21 @@ extern TimestampTz cron_next(const Cron *cron, const pg_tz *timezone, TimestampT
 extern TimestampTz cron_next_of_series(const Cron *cron, const pg_tz *timezone, TimestampTz tick,
 									   TimestampTz after);
 
+/* Between which times a schedule ticks, both included. DT_NOBEGIN and DT_NOEND: without that bound. */
+typedef struct CronSpan
+{
+	TimestampTz from;
+	TimestampTz until;
+} CronSpan;
+
+/*
+ * Returns the first tick within the span after a time; DT_NOEND if there is none. An interval counts from the
+ * span's beginning, which is a tick, if it has one.
+ */
+extern TimestampTz cron_first_in_span(const Cron *cron, const pg_tz *timezone, CronSpan span,
+									  TimestampTz after);
+
+/* Returns the tick, if the span has not ended by then; otherwise DT_NOEND. */
+extern TimestampTz cron_within(CronSpan span, TimestampTz tick);
+
 #endif

@@ -58,13 +58,17 @@ static void
 built_in_job_request(const char *built_in, const char *worker)
 {
 	const Worker *target = registry_worker(worker);
+	TickJob		job = {0};
 	RunAs		saved;
 
 	if (target == NULL || registry_worker_disabled(worker) ||
 		!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(target->definer)))
 		return;
 	restricted_begin(&saved, target->definer, BARE_SEARCH_PATH);
-	(void) enqueue_tick(registry_worker_copy(built_in), args_for(worker), GetCurrentTimestamp(), NULL);
+	job.created_at = job.run_at = GetCurrentTimestamp();
+	job.worker = registry_worker_copy(built_in);
+	job.args = args_for(worker);
+	(void) enqueue_tick(&job);
 	restricted_end(&saved);
 }
 
@@ -563,6 +567,7 @@ strike_out(List **live, Jsonb *args)
 static int
 enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
 {
+	TickJob		job = {.worker = worker};
 	int			made = 0;
 
 	for (uint64 i = 0; i < rows->numvals && made < most; i++)
@@ -573,7 +578,9 @@ enqueue_rows(Worker *worker, const SPITupleTable *rows, List **live, int most)
 		CHECK_FOR_INTERRUPTS();
 		if (isnull || strike_out(live, DatumGetJsonbP(args)))
 			continue;
-		(void) enqueue_tick(worker, DatumGetJsonbP(args), GetCurrentTimestamp(), NULL);
+		job.args = DatumGetJsonbP(args);
+		job.created_at = job.run_at = GetCurrentTimestamp();
+		(void) enqueue_tick(&job);
 		made++;
 	}
 	return made;

@@ -8,6 +8,9 @@
  * locked is left for later; the commit that releases it calls the scheduler (table trigger schedule_written,
  * wakeup_schedules), a rollback does not: it looks again by itself.
  *
+ * A tick's job is due at the tick, or within the schedule's jitter after it. A paused schedule makes no
+ * ticks; resume_schedule() moves it on to the first one from then on. A run by hand is made all the same.
+ *
  * pg_restore may load the schedules before the lanes, jobs and sequences. A schedule's last_job tells: until
  * the sequence of the jobs' ids has come so far, which is restored after all tables, there is no tick. So
  * even a new schedule has an id there, and its lane.
@@ -27,6 +30,7 @@
 #include "background_process.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "dedup.h"
 #include "duty.h"
 #include "executor/spi.h"
@@ -68,8 +72,9 @@ const char *const catch_up_names[] = {
 
 /* ---- times ---- */
 
-void
-schedule_parse_cron(const char *expression, Cron *cron)
+/* Parses an expression; ERROR if it is none. */
+static void
+parse_cron(const char *expression, Cron *cron)
 {
 	CronError	error;
 
@@ -96,7 +101,39 @@ schedule_timezone(const char *name)
 	return timezone;
 }
 
+ScheduleTimes
+schedule_times(const char *cron, const char *timezone, CronSpan span)
+{
+	ScheduleTimes times = {.span = span};
+
+	parse_cron(cron, &times.cron);
+	times.timezone = schedule_timezone(timezone);
+	return times;
+}
+
+TimestampTz
+schedule_first_tick(const ScheduleTimes *times, TimestampTz after)
+{
+	return cron_first_in_span(&times->cron, times->timezone, times->span, after);
+}
+
+TimestampTz
+schedule_next_tick(const ScheduleTimes *times, TimestampTz tick, TimestampTz after)
+{
+	return cron_within(times->span, cron_next_of_series(&times->cron, times->timezone, tick, after));
+}
+
 /* ---- definitions ---- */
+
+/* Reads a column; "none" if it is null. */
+static TimestampTz
+read_time(HeapTuple tuple, TupleDesc desc, int column, TimestampTz none)
+{
+	bool		isnull;
+	Datum		value = SPI_getbinval(tuple, desc, column, &isnull);
+
+	return isnull ? none : DatumGetTimestampTz(value);
+}
 
 /* Reads the row of a schedule. */
 static Schedule *
@@ -104,6 +141,7 @@ read_schedule(HeapTuple tuple, TupleDesc desc)
 {
 	Schedule   *schedule = palloc0(sizeof(Schedule));
 	bool		isnull;
+	Datum		value;
 
 	schedule->name = SPI_getvalue(tuple, desc, 1);
 	schedule->owner = DatumGetObjectId(SPI_getbinval(tuple, desc, 2, &isnull));
@@ -116,9 +154,15 @@ read_schedule(HeapTuple tuple, TupleDesc desc)
 	schedule->next_run = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 9, &isnull));
 	schedule->last_job = DatumGetInt64(SPI_getbinval(tuple, desc, 10, &isnull));
 	schedule->error = SPI_getvalue(tuple, desc, 11);
-	schedule->waiting = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 12, &isnull));
-	if (isnull)
-		schedule->waiting = NO_TIME;
+	schedule->waiting = read_time(tuple, desc, 12, NO_TIME);
+	schedule->last_run = read_time(tuple, desc, 13, NO_TIME);
+	schedule->span.from = read_time(tuple, desc, 14, DT_NOBEGIN);
+	schedule->span.until = read_time(tuple, desc, 15, DT_NOEND);
+	value = SPI_getbinval(tuple, desc, 16, &isnull);
+	if (!isnull)
+		schedule->jitter = Min(interval_microseconds(DatumGetIntervalP(value)), LONGEST_STORED_DURATION);
+	schedule->queue = SPI_getvalue(tuple, desc, 17);
+	schedule->paused = DatumGetBool(SPI_getbinval(tuple, desc, 18, &isnull));
 	return schedule;
 }
 
@@ -131,8 +175,8 @@ select_schedule(const char *condition, int nargs, Oid *types, Datum *values)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	if (engine_execute(psprintf("SELECT name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting"
-								" FROM queue_jobs.defined_schedule WHERE %s", condition),
+	if (engine_execute(psprintf("SELECT name, owner, cron, timezone, worker, args, if_running, catch_up, next_run, last_job, error, waiting,"
+								" last_run, starts_at, ends_at, jitter, queue, paused_at IS NOT NULL FROM queue_jobs.defined_schedule WHERE %s", condition),
 					   SPI_OK_SELECT, nargs, types, values, NULL) > 0)
 	{
 		MemoryContextSwitchTo(context);
@@ -229,12 +273,14 @@ write_outcome(const Outcome *outcome)
 					 SPI_OK_UPDATE, lengthof(types), types, values, nulls);
 }
 
-/* Enqueues as the owner, with the owner's rights; 0 if the worker is disabled. */
-static int64
-enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
+int64
+schedule_enqueue(const Schedule *schedule, TimestampTz tick, bool each)
 {
 	RunAs		saved;
-	int64		job;
+	TickJob		job = {.args = schedule->args, .queue = schedule->queue, .schedule = schedule->name,
+					   .created_at = GetCurrentTimestamp(),
+					   .run_at = tick, .each = each};
+	int64		id;
 
 	if (GetUserNameFromId(schedule->owner, true) == NULL)
 		ereport(ERROR,
@@ -242,10 +288,16 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
 				 errmsg("role with OID %u does not exist", schedule->owner),
 				 errdetail("Schedule \"%s\" is that role's.", schedule->name),
 				 errhint("Another role can take the schedule over by schedule().")));
+	if (!each)
+		job.created_at = Max(job.created_at, tick); /* due, even if the clock has been set back meanwhile */
+	if (schedule->jitter > 0 && !each)
+		job.run_at = calendar_bounded_sum(tick, (int64) pg_prng_uint64_range(&pg_global_prng_state, 0,
+																			 schedule->jitter - 1));
 	restricted_begin(&saved, schedule->owner, BARE_SEARCH_PATH);
-	job = enqueue_tick(schedule_worker(schedule->worker), schedule->args, tick, schedule->name);
+	job.worker = schedule_worker(schedule->worker);
+	id = enqueue_tick(&job);
 	restricted_end(&saved);
-	return job;
+	return id;
 }
 
 /*
@@ -253,15 +305,15 @@ enqueue_as_owner(const Schedule *schedule, TimestampTz tick)
  * except those that the schedule makes up for.
  */
 static TimestampTz
-next_after_waiting(const Schedule *schedule, const Cron *cron, const pg_tz *timezone, TimestampTz now)
+next_after_waiting(const Schedule *schedule, const ScheduleTimes *times, TimestampTz now)
 {
 	TimestampTz tick = schedule->next_run;
 
 	if (tick > now)
 		return tick;
 	if (tick >= shared_up_since() || schedule->catch_up != CATCH_UP_ALL)
-		return cron_next_of_series(cron, timezone, tick, now);
-	return tick == schedule->waiting ? cron_next_of_series(cron, timezone, tick, tick) : tick;
+		return schedule_next_tick(times, tick, now);
+	return tick == schedule->waiting ? schedule_next_tick(times, tick, tick) : tick;
 }
 
 /* The ticks that are due are decided on. */
@@ -270,29 +322,27 @@ decide(void *argument)
 {
 	Outcome    *outcome = argument;
 	const Schedule *schedule = outcome->schedule;
-	const pg_tz *timezone = schedule_timezone(schedule->timezone);
 	TimestampTz now = outcome->now;
 	TimestampTz tick = schedule->next_run;
 	TimestampTz up_since = shared_up_since();
-	Cron		cron;
+	ScheduleTimes times = schedule_times(schedule->cron, schedule->timezone, schedule->span);
 	bool		missed;
 
-	schedule_parse_cron(schedule->cron, &cron);
 	if (schedule->waiting != NO_TIME)
 	{
 		outcome->undecided = must_wait(schedule, &outcome->others);
 		if (outcome->undecided)
 			return;
-		outcome->next_run = next_after_waiting(schedule, &cron, timezone, now);
+		outcome->next_run = next_after_waiting(schedule, &times, now);
 		outcome->waiting = NO_TIME;
 		outcome->tick = Min(schedule->waiting, now);	/* the clock may have been set back */
-		outcome->job = enqueue_as_owner(schedule, outcome->tick);
+		outcome->job = schedule_enqueue(schedule, outcome->tick, false);
 		return;
 	}
-	outcome->next_run = cron_next_of_series(&cron, timezone, tick, now);
+	outcome->next_run = schedule_next_tick(&times, tick, now);
 	if (tick < up_since && schedule->catch_up == CATCH_UP_SKIP)
 	{
-		tick = cron_next_of_series(&cron, timezone, tick, up_since - 1);
+		tick = schedule_next_tick(&times, tick, up_since - 1);
 		if (tick > now)
 			return;
 	}
@@ -311,9 +361,9 @@ decide(void *argument)
 		return;
 	}
 	if (schedule->catch_up == CATCH_UP_ALL && (missed || schedule->if_running == IF_RUNNING_ALLOW))
-		outcome->next_run = cron_next_of_series(&cron, timezone, tick, tick);
+		outcome->next_run = schedule_next_tick(&times, tick, tick);
 	outcome->tick = tick;
-	outcome->job = enqueue_as_owner(schedule, tick);
+	outcome->job = schedule_enqueue(schedule, tick, false);
 }
 
 /* Adds the schedule's name to the context of an error. */
@@ -364,7 +414,7 @@ lock_due(const Ticking *ticking)
 	Oid			types[] = {TEXTOID, TIMESTAMPTZOID};
 	Datum		values[] = {CStringGetTextDatum(ticking->name), TimestampTzGetDatum(ticking->now)};
 
-	return select_schedule("name = $1 AND (next_run <= $2 OR waiting IS NOT NULL)"
+	return select_schedule("name = $1 AND (next_run <= $2 AND paused_at IS NULL OR waiting IS NOT NULL)"
 						   " AND last_job <= (SELECT last_value FROM queue_jobs.job_id) FOR UPDATE SKIP LOCKED",
 						   2, types, values);
 }
@@ -427,7 +477,7 @@ schedule_tick(void *argument)
 #define NEXT_RUNS \
 	"SELECT name, at FROM (SELECT name, owner," \
 	" CASE WHEN waiting IS NULL THEN next_run ELSE '-infinity' END AS at" \
-	" FROM queue_jobs.defined_schedule) AS s" \
+	" FROM queue_jobs.defined_schedule WHERE paused_at IS NULL OR waiting IS NOT NULL) AS s" \
 	" ORDER BY at > $1, CASE WHEN at <= $1 THEN" \
 	" pg_catalog.row_number() OVER (PARTITION BY owner ORDER BY at, name) END, at, name"
 
@@ -579,7 +629,7 @@ schedule_run(const Schedule *schedule)
 	outcome.next_run = schedule->next_run;
 	outcome.waiting = schedule->waiting;
 	outcome.tick = GetCurrentTimestamp();
-	outcome.job = enqueue_as_owner(schedule, outcome.tick);
+	outcome.job = schedule_enqueue(schedule, outcome.tick, false);
 	if (outcome.job != 0)
 		write_outcome(&outcome);
 	return outcome.job;

@@ -43,10 +43,31 @@ typedef struct Schedule
 	int64		last_job;
 	char	   *error;			/* or NULL */
 	TimestampTz waiting;		/* the time of a run that waits for the last job to end, or NO_TIME */
+	TimestampTz last_run;		/* or NO_TIME */
+	CronSpan	span;
+	int64		jitter;			/* microseconds */
+	char	   *queue;			/* NULL: the worker's own */
+	bool		paused;
 } Schedule;
 
-/* Parse what a schedule names, or raise an ERROR. A rule of POSIX is a time zone, too. */
-extern void schedule_parse_cron(const char *expression, Cron *cron);
+/* When a schedule ticks. */
+typedef struct ScheduleTimes
+{
+	Cron		cron;
+	const pg_tz *timezone;
+	CronSpan	span;
+} ScheduleTimes;
+
+/* Returns what the texts mean. Raises an ERROR for an expression, or a time zone, that is not understood. */
+extern ScheduleTimes schedule_times(const char *cron, const char *timezone, CronSpan span);
+
+/* Returns the first tick after a time; DT_NOEND if there is none. */
+extern TimestampTz schedule_first_tick(const ScheduleTimes *times, TimestampTz after);
+
+/* Returns the first tick after a time of the series that a given tick, not later than it, belongs to. */
+extern TimestampTz schedule_next_tick(const ScheduleTimes *times, TimestampTz tick, TimestampTz after);
+
+/* Parses what a schedule names, or raises an ERROR. A rule of POSIX is a time zone, too. */
 extern const pg_tz *schedule_timezone(const char *name);
 
 /* The worker whose jobs a schedule enqueues, for longer than the cache lasts. ERROR if it is not defined. */
@@ -63,6 +84,12 @@ extern Schedule *schedule_lock(const char *name);
  * id; 0 if none was made now: the worker is disabled, or if_running says no.
  */
 extern int64 schedule_run(const Schedule *schedule);
+
+/*
+ * Enqueues the tick's job as the owner, with the owner's rights. "each": a job of its own, due at the tick
+ * itself. Returns 0 if the worker is disabled.
+ */
+extern int64 schedule_enqueue(const Schedule *schedule, TimestampTz tick, bool each);
 
 /*
  * Enqueues the jobs of due ticks, for some time. Returns when there is more to do, or DT_NOEND. "called": a

@@ -18,7 +18,8 @@ static bool right = false;		/* since the clock was set, or this process began */
 
 /* The next tick as it should be at a time. */
 static TimestampTz
-right_tick(const char *cron_text, const char *timezone_name, TimestampTz next_run, TimestampTz now)
+right_tick(const char *cron_text, const char *timezone_name, CronSpan span, TimestampTz next_run,
+		   TimestampTz now)
 {
 	const pg_tz *timezone = pg_tzset(timezone_name);
 	CronError	error;
@@ -27,10 +28,10 @@ right_tick(const char *cron_text, const char *timezone_name, TimestampTz next_ru
 	if (timezone == NULL || !cron_parse(cron_text, &cron, &error))
 		return next_run;		/* for its tick to complain of */
 	if (next_run <=
-		cron_next(&cron, timezone,
-				  now + (cron.interval > 0 || cron.elapsed_time ? ELAPSED_WAITS : TIMES_WAIT)))
+		cron_first_in_span(&cron, timezone, span,
+						   now + (cron.interval > 0 || cron.elapsed_time ? ELAPSED_WAITS : TIMES_WAIT)))
 		return next_run;
-	return cron_next(&cron, timezone, now);
+	return cron_first_in_span(&cron, timezone, span, now);
 }
 
 /* False if another transaction has the row. */
@@ -62,16 +63,19 @@ put_right(void *argument)
 	RunAs		saved;
 
 	engine_begin(&saved);
-	engine_execute("SELECT name, cron, timezone, next_run FROM queue_jobs.defined_schedule"
-				   " WHERE next_run > $1 AND isfinite(next_run)", SPI_OK_SELECT, 1, &type, &value, NULL);
+	engine_execute("SELECT name, cron, timezone, next_run, coalesce(starts_at, '-infinity'), coalesce(ends_at, 'infinity')"
+				   " FROM queue_jobs.defined_schedule WHERE next_run > $1 AND isfinite(next_run)", SPI_OK_SELECT, 1, &type, &value, NULL);
 	rows = SPI_tuptable;
 	for (uint64 i = 0; i < rows->numvals; i++)
 	{
 		HeapTuple	row = rows->vals[i];
 		bool		isnull;
 		TimestampTz next_run = DatumGetTimestampTz(SPI_getbinval(row, rows->tupdesc, 4, &isnull));
+		CronSpan	span = {.from = DatumGetTimestampTz(SPI_getbinval(row, rows->tupdesc, 5, &isnull)),
+							.until = DatumGetTimestampTz(SPI_getbinval(row, rows->tupdesc, 6, &isnull))};
 		TimestampTz corrected = right_tick(SPI_getvalue(row, rows->tupdesc, 2),
-										   SPI_getvalue(row, rows->tupdesc, 3), next_run, correction->now);
+										   SPI_getvalue(row, rows->tupdesc, 3), span, next_run,
+										   correction->now);
 
 		if (corrected != next_run)
 			correction->all &= write_next_run(SPI_getbinval(row, rows->tupdesc, 1, &isnull), next_run,

@@ -349,8 +349,9 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 }
 
 int64
-enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule)
+enqueue_tick(const TickJob *tick)
 {
+	Worker	   *worker = tick->worker;
 	EnqueueCall call;
 	LiveTable	table;
 	bool		duplicate;
@@ -359,12 +360,19 @@ enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedu
 	enqueue_check_right(worker);
 	if (registry_worker_disabled(worker->name))
 		return 0;
-	/* the job is due, even if the clock has been set back meanwhile */
-	new_job_begin(&call, GetUserId(), worker, worker->queue, Max(GetCurrentTimestamp(), run_at), 0);
-	call.job.run_at = run_at;
-	call.job.schedule = schedule ? pstrdup(schedule) : NULL;
+	new_job_begin(&call, GetUserId(), worker, tick->queue ? tick->queue : worker->queue,
+				  tick->created_at, 0);
+	call.job.run_at = tick->run_at;
+	call.job.schedule = tick->schedule ? pstrdup(tick->schedule) : NULL;
 	live_open(&table);
-	id = new_job_add(&call, &table, args, NULL, &duplicate);
+	if (tick->each)
+	{
+		call.job.args = storable_args(tick->args);
+		call.job.due = call.job.run_at <= call.job.created_at;
+		id = new_job_insert(&call, &table);
+	}
+	else
+		id = new_job_add(&call, &table, tick->args, NULL, &duplicate);
 	live_close(&table);
 	return id;
 }

@@ -64,11 +64,23 @@ extern TimestampTz finite_run_at(TimestampTz run_at);
  */
 extern bool enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at);
 
+/* A job that the engine enqueues as the current user, without context. */
+typedef struct TickJob
+{
+	Worker	   *worker;
+	Jsonb	   *args;
+	const char *queue;			/* NULL: the worker's own */
+	const char *schedule;		/* NULL: no schedule's */
+	TimestampTz created_at;
+	TimestampTz run_at;
+	bool		each;			/* it is no duplicate, and none is of it */
+} TickJob;
+
 /*
- * Enqueues the job of a schedule's tick, or (schedule NULL) of another duty, as the current user, without
- * context. Returns the id of the job that will do the work; 0 if the worker is disabled.
+ * Enqueues the job, as enqueue() does. Returns the id of the job that will do the work; 0 if the worker is
+ * disabled.
  */
-extern int64 enqueue_tick(Worker *worker, Jsonb *args, TimestampTz run_at, const char *schedule);
+extern int64 enqueue_tick(const TickJob *tick);
 
 /*
  * Raises an ERROR unless the current user may enqueue jobs of the worker. If the worker runs as its definer,

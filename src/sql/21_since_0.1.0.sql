@@ -243,3 +243,16 @@ COMMENT ON TABLE queue_jobs.event_subscriber IS 'one row a subscription; see the
 COMMENT ON COLUMN queue_jobs.event_subscriber.owner IS 'the role that called subscribe(); the jobs are that role''s';
 REVOKE ALL ON queue_jobs.event_subscriber FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.event_subscriber', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+
+-- Schedules that are paused, spread, or bounded.
+ALTER TABLE queue_jobs.defined_schedule
+    ADD COLUMN starts_at timestamptz,
+    ADD COLUMN ends_at timestamptz,
+    ADD COLUMN jitter interval,
+    ADD COLUMN queue text COLLATE "C",
+    ADD COLUMN paused_at timestamptz;
+COMMENT ON COLUMN queue_jobs.defined_schedule.starts_at IS 'no tick is before; NULL: no such bound';
+COMMENT ON COLUMN queue_jobs.defined_schedule.ends_at IS 'no tick is after; NULL: no such bound';
+COMMENT ON COLUMN queue_jobs.defined_schedule.jitter IS 'a tick''s job is due at random within that time after it; NULL: at the tick';
+COMMENT ON COLUMN queue_jobs.defined_schedule.queue IS 'where its jobs wait; NULL: in the worker''s queue';
+COMMENT ON COLUMN queue_jobs.defined_schedule.paused_at IS 'when it was paused; NULL: it is not';

@@ -439,7 +439,7 @@ SELECT queue_jobs_internal.opaque(s.name) AS name,
        CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'timeout_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval END AS timeout,
        CASE WHEN c.command IS NOT NULL THEN (s.args OPERATOR(pg_catalog.->>) 'max_retries')::pg_catalog.int4 END AS max_retries,
        pg_catalog.pg_get_userbyid(s.owner) AS owner,
-       queue_jobs_internal.opaque(s.next_run) AS next_run,
+       queue_jobs_internal.opaque(CASE WHEN s.paused_at IS NULL THEN s.next_run END) AS next_run,
        queue_jobs_internal.opaque(s.last_run) AS last_run,
        CASE WHEN s.last_run IS NOT NULL THEN s.last_job END AS last_job,
        COALESCE((SELECT j.state FROM queue_jobs.job j WHERE j.id = s.last_job),
@@ -450,7 +450,12 @@ SELECT queue_jobs_internal.opaque(s.name) AS name,
                 queue_jobs_internal.opaque(e.error)) AS error,
        CASE WHEN c.command IS NOT NULL
             THEN COALESCE((s.args OPERATOR(pg_catalog.->>) 'keep_completed_ms')::pg_catalog.float8 * '1 ms'::pg_catalog.interval, '24 hours') END AS keep_completed,
-       queue_jobs_internal.opaque(e.finished_at) AS last_finished
+       queue_jobs_internal.opaque(e.finished_at) AS last_finished,
+       queue_jobs_internal.opaque(s.paused_at) IS NOT NULL AS paused,
+       queue_jobs_internal.opaque(s.starts_at) AS starts_at,
+       queue_jobs_internal.opaque(s.ends_at) AS ends_at,
+       queue_jobs_internal.opaque(s.jitter) AS jitter,
+       queue_jobs_internal.opaque(s.queue) AS queue
   FROM queue_jobs.defined_schedule s
  CROSS JOIN LATERAL (SELECT CASE s.worker WHEN 'queue_jobs.command' THEN s.args OPERATOR(pg_catalog.->>) 'command' END AS command) c
   LEFT JOIN LATERAL (SELECT d.job, d.state, d.error, d.finished_at
@@ -460,7 +465,7 @@ SELECT queue_jobs_internal.opaque(s.name) AS name,
                       LIMIT 1) e ON true
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.schedule IS
-'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error). last_run, last_job, last_state: the last tick that made a job. last_finished: when the latest of its jobs ended; that and its state stay when the job is no longer kept. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise, or the last error of its job that is tried again or, of those that have ended, was the last.';
+'Every schedule of the current user, or of roles that it is a member of. next_run: the next tick; in the past while it waits for a job to end, or its times cannot be told (see error); NULL while it is paused. last_run, last_job, last_state: the last tick that made a job. last_finished: when the latest of its jobs ended; that and its state stay when the job is no longer kept. skipped: how often a tick made none because the job before had not ended. error: why the last tick made none otherwise, or the last error of its job that is tried again or, of those that have ended, was the last.';
 
 CREATE VIEW queue_jobs.event_subscription WITH (security_barrier) AS
 SELECT queue_jobs_internal.opaque(s.event) AS event,

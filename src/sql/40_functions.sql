@@ -673,10 +673,14 @@ CREATE FUNCTION queue_jobs.schedule(
     command text DEFAULT NULL,
     timeout interval DEFAULT NULL,
     max_retries integer DEFAULT NULL,
-    keep_completed interval DEFAULT NULL)
+    keep_completed interval DEFAULT NULL,
+    jitter interval DEFAULT NULL,
+    starts_at timestamptz DEFAULT NULL,
+    ends_at timestamptz DEFAULT NULL,
+    queue text DEFAULT NULL)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_schedule';
 COMMENT ON FUNCTION queue_jobs.schedule IS
-'Defines a schedule, or replaces its whole definition: at the times that cron names it enqueues a job of the worker with args, or runs the SQL command, as the role that called schedule(), without context. cron: minute, hour, day of month, month, day of week; or with seconds before them; or @hourly and the like; or "every 90 seconds". Day of month L (or $) is the last one; if both days are restricted either will do (Vixie cron). timezone: fixed local times that a clock change leaves out come right after it, those that come twice count once, the first time; if hour or minute begin with * elapsed time counts. if_running, while the last job has not ended: "skip" the tick, "queue" (at most one waits), or "allow". catch_up, for ticks missed while the server was down: "skip", "once" for all of them, or "all" (one after another unless if_running is "allow"). command: one statement, VACUUM, CREATE INDEX CONCURRENTLY and CALL included, or several in one transaction; timeout (default: none), max_retries (default: 0) and keep_completed, how long its completed jobs stay readable (default: 24 hours), are for it. Defined again with the same times, it goes on where it was. Errors: 22023 or 22004 a bad value, 42601 the command is no SQL, 0A000 not fit for a schedule, 42704 no such worker, 42501 the schedule is another role''s, or the worker may not be used.';
+'Defines a schedule, or replaces its whole definition: at the times that cron names it enqueues a job of the worker with args, or runs the SQL command, as the role that called schedule(), without context. cron: minute, hour, day of month, month, day of week; or with seconds before them; or @hourly and the like; or "every 90 seconds". Day of month L (or $) is the last one; if both days are restricted either will do (Vixie cron). timezone: fixed local times that a clock change leaves out come right after it, those that come twice count once, the first time; if hour or minute begin with * elapsed time counts. if_running, while the last job has not ended: "skip" the tick, "queue" (at most one waits), or "allow". catch_up, for ticks missed while the server was down: "skip", "once" for all of them, or "all" (one after another unless if_running is "allow"). command: one statement, VACUUM, CREATE INDEX CONCURRENTLY and CALL included, or several in one transaction; timeout (default: none), max_retries (default: 0) and keep_completed, how long its completed jobs stay readable (default: 24 hours), are for it. jitter (0 to 365 days): each job is due at random within so long after its tick. starts_at, ends_at: there is no tick before or after; an interval counts from starts_at, which is a tick then. queue: where its jobs wait, instead of the worker''s queue. Defined again with the same times, it goes on where it was; paused, it stays so. Errors: 22023 or 22004 a bad value, 42601 the command is no SQL, 0A000 not fit for a schedule, 42704 no such worker, 42501 the schedule is another role''s, or the worker may not be used.';
 
 CREATE FUNCTION queue_jobs.unschedule(name text) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_unschedule';
@@ -688,10 +692,34 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_now';
 COMMENT ON FUNCTION queue_jobs.run_now(text) IS
 'Enqueues a job of a schedule now, as its owner, and returns the id; its times stay as they are. NULL if the last job has not ended and if_running is "skip", or "queue" (then it runs after that one), or if the worker is disabled. Errors: 42704 no such schedule, 42501 another role''s.';
 
-CREATE FUNCTION queue_jobs.next_runs(cron text, timezone text DEFAULT 'UTC', after timestamptz DEFAULT pg_catalog.now(), count integer DEFAULT 5)
+CREATE FUNCTION queue_jobs.pause_schedule(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_pause_schedule';
+COMMENT ON FUNCTION queue_jobs.pause_schedule(text) IS
+'The schedule makes no ticks until resume_schedule(), also when it is defined again; a run that waits for its last job to end is dropped, and jobs that are there stay. run_now() and run_missed() work meanwhile. Errors: 42704 no such schedule, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.resume_schedule(name text) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_resume_schedule';
+COMMENT ON FUNCTION queue_jobs.resume_schedule(text) IS
+'Undoes pause_schedule(): the next tick is the first from now on. Those meanwhile are not made up for: see run_missed(). Errors as there.';
+
+CREATE FUNCTION queue_jobs.run_missed(
+    name text,
+    since timestamptz,
+    until timestamptz DEFAULT pg_catalog.now())
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_missed';
+COMMENT ON FUNCTION queue_jobs.run_missed(text, timestamptz, timestamptz) IS
+'Enqueues a job for each tick of the schedule after since and up to until, in their order, as its owner, with the tick''s time as run_at, and returns how many; whatever if_running and catch_up say, and whether the ticks had jobs then or not. None is a duplicate of another. 0 if the worker is disabled. Errors: 42704 no such schedule, 42501 another role''s, 22023 or 22004 a bad value, 54000 more than 100,000 ticks.';
+
+CREATE FUNCTION queue_jobs.next_runs(
+    cron text,
+    timezone text DEFAULT 'UTC',
+    after timestamptz DEFAULT pg_catalog.now(),
+    count integer DEFAULT 5,
+    starts_at timestamptz DEFAULT NULL,
+    ends_at timestamptz DEFAULT NULL)
 RETURNS SETOF timestamptz LANGUAGE C STABLE PARALLEL SAFE ROWS 5 AS 'MODULE_PATHNAME', 'queue_jobs_next_runs';
-COMMENT ON FUNCTION queue_jobs.next_runs(text, text, timestamptz, integer) IS
-'The first count times after "after" at which a schedule of that cron expression and time zone ticks. Error 22023: not understood, with the field and the term.';
+COMMENT ON FUNCTION queue_jobs.next_runs IS
+'The first count times after "after" at which a schedule of that cron expression and time zone, and within starts_at and ends_at, ticks. Error 22023: not understood, with the field and the term.';
 
 CREATE FUNCTION queue_jobs.schedule_command_of(role oid, name text, cron text, timezone text, command text) RETURNS void
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_schedule_command_of';

@@ -130,7 +130,7 @@ COMMENT ON COLUMN queue_jobs.schedule.catch_up IS 'what becomes of ticks missed 
 COMMENT ON COLUMN queue_jobs.schedule.timeout IS 'a command that takes longer is stopped; NULL: no limit, or no command';
 COMMENT ON COLUMN queue_jobs.schedule.max_retries IS 'attempts after a command''s first; NULL: no command';
 COMMENT ON COLUMN queue_jobs.schedule.owner IS 'the role whose schedule it is, as which its jobs run';
-COMMENT ON COLUMN queue_jobs.schedule.next_run IS 'the next tick; in the past while it waits for a job to end, or its times cannot be computed (see error); infinity: there is none';
+COMMENT ON COLUMN queue_jobs.schedule.next_run IS 'the next tick; in the past while it waits for a job to end, or its times cannot be computed (see error); infinity: there is none; NULL: it is paused';
 COMMENT ON COLUMN queue_jobs.schedule.last_run IS 'the last tick that made a job; NULL: none has';
 COMMENT ON COLUMN queue_jobs.schedule.last_job IS 'id of that job; NULL: no tick has made one';
 COMMENT ON COLUMN queue_jobs.schedule.last_state IS 'state of that job, also when it is no longer kept; NULL: there is none, or it was another job that stood for the tick''s, and is gone';
@@ -138,6 +138,11 @@ COMMENT ON COLUMN queue_jobs.schedule.skipped IS 'ticks that made no job because
 COMMENT ON COLUMN queue_jobs.schedule.error IS 'why the last tick made no job otherwise, or with what the last job failed that ended or is tried again; NULL: neither';
 COMMENT ON COLUMN queue_jobs.schedule.keep_completed IS 'how long a command''s completed jobs stay readable; NULL: no command';
 COMMENT ON COLUMN queue_jobs.schedule.last_finished IS 'when the latest of its jobs ended; NULL: none has';
+COMMENT ON COLUMN queue_jobs.schedule.paused IS 'whether pause_schedule() has stopped its ticks';
+COMMENT ON COLUMN queue_jobs.schedule.starts_at IS 'no tick is before; NULL: no such bound';
+COMMENT ON COLUMN queue_jobs.schedule.ends_at IS 'no tick is after; NULL: no such bound';
+COMMENT ON COLUMN queue_jobs.schedule.jitter IS 'a tick''s job is due at random within that time after the tick; NULL: at the tick';
+COMMENT ON COLUMN queue_jobs.schedule.queue IS 'where its jobs wait; NULL: in the worker''s queue';
 COMMENT ON COLUMN queue_jobs.event_subscription.event IS 'name of the event; order.*: all whose names begin with order and a dot; *: all';
 COMMENT ON COLUMN queue_jobs.event_subscription.worker IS 'the worker that gets a job of each';
 COMMENT ON COLUMN queue_jobs.event_subscription.owner IS 'the role that subscribed it: whose jobs they are';

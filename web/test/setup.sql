@@ -33,6 +33,7 @@ SELECT queue_jobs.enqueue('later', jsonb_build_object('n', n), delay => '1 day')
 SELECT queue_jobs.enqueue('claimed', jsonb_build_object('n', n)) FROM generate_series(1, 3) n;
 SELECT queue_jobs.enqueue(:'nasty', :'nasty_args');
 SELECT queue_jobs.schedule(:'nasty', '0 0 1 1 *', 'work', '{"n": 99}');
+SELECT queue_jobs.subscribe(:'nasty', 'work', '{"n": 98}');
 SELECT queue_jobs.add_replica('near', 'host=/nonexistent');
 
 SET ROLE ann;

@@ -144,6 +144,13 @@ class Actions:
         self.browser.click('form[action$="/run_now"] button')
         self.said('Its job is enqueued.')
         server.wait("""count(*) > 0 FROM queue_jobs.job WHERE args @> '{"n": 99}' AND state = 'completed'""")
+        self.browser.click('form[action$="/pause_schedule"] button')
+        self.said('The schedule is paused.')
+        self.assertEqual(server.psql("SELECT paused FROM queue_jobs.schedule WHERE name = :'nasty'", nasty=NASTY), 't')
+        self.browser.click('form[action$="/resume_schedule"] button')
+        self.said('The schedule ticks again.')
+        self.assertEqual(server.psql("SELECT paused FROM queue_jobs.schedule WHERE name = :'nasty'", nasty=NASTY), 'f')
+        self.assertIn(NASTY, self.browser.text('#subscriptions'))
 
     def test_replica(self):
         self.go('/replicas')

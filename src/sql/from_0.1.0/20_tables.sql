@@ -119,3 +119,12 @@ SELECT pg_catalog.set_config('queue_jobs_update.enqueue', COALESCE(pg_catalog.st
 DROP FUNCTION queue_jobs.enqueue(text, jsonb, timestamptz, interval, integer, text, text, jsonb, interval, interval);
 DROP FUNCTION queue_jobs.try_enqueue(text, jsonb, timestamptz, interval, integer, text, text, jsonb, interval, interval);
 DROP FUNCTION queue_jobs.enqueue_many(text, jsonb[], jsonb[], timestamptz, interval, integer, integer, interval);
+
+-- next_runs() has two more.
+SELECT pg_catalog.set_config('queue_jobs_update.next_runs', COALESCE(pg_catalog.string_agg(DISTINCT COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC'), ','), ''), true)
+  FROM pg_catalog.pg_proc p
+ CROSS JOIN pg_catalog.aclexplode(p.proacl) a
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+ WHERE p.oid = 'queue_jobs.next_runs(text, text, timestamptz, integer)'::pg_catalog.regprocedure
+   AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
+DROP FUNCTION queue_jobs.next_runs(text, text, timestamptz, integer);

@@ -96,3 +96,14 @@ REVOKE ALL ON queue_jobs.event_subscription FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
 GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
 GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
+
+REVOKE ALL ON FUNCTION queue_jobs.pause_schedule, queue_jobs.resume_schedule, queue_jobs.run_missed FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.pause_schedule, queue_jobs.resume_schedule, queue_jobs.run_missed TO queue_jobs_define;
+REVOKE ALL ON FUNCTION queue_jobs.next_runs FROM PUBLIC;
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('queue_jobs_update.next_runs') <> '' THEN
+        EXECUTE 'GRANT EXECUTE ON FUNCTION queue_jobs.next_runs TO ' || pg_catalog.current_setting('queue_jobs_update.next_runs');
+    END IF;
+END
+$$;
