@@ -501,7 +501,7 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 	MemoryContextDelete(context);
 }
 
-/* What enqueue_many() is given for each of its jobs, and what jobs have for which it is not. */
+/* The arguments of enqueue_many(): those of each job, and those of jobs that have none of their own. */
 typedef struct ManyJobs
 {
 	int			count;

@@ -17,8 +17,8 @@ extern void job_check_owner(int64 id, const Lane *lane);
 extern void job_check_lane(int64 id, int32 lane);
 
 /*
- * What an SQL function returns for the job whose id is its first argument: the object that "of" makes, or an
- * empty one if there is no such job, live or kept. job_check_lane() if there is.
+ * Returns, for an SQL function, the object that "of" makes of the job whose id is the function's first
+ * argument; an empty one if there is no such job, live or kept. job_check_lane() if there is.
  */
 extern Datum job_object(FunctionCallInfo fcinfo, Jsonb *(*of) (int64 job));
 

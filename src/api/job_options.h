@@ -18,7 +18,10 @@ typedef struct JobOptions
 	ArrayType  *tags;			/* of texts */
 } JobOptions;
 
-/* What Job.options gets, or NULL. ERROR for an option that is out of range, or not for jobs of this worker. */
+/*
+ * Returns the value of Job.options, or NULL if nothing is given. ERROR for an option that is out of range, or
+ * not for jobs of this worker.
+ */
 extern Jsonb *job_options(const Worker *worker, const JobOptions *given);
 
 #endif

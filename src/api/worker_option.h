@@ -43,7 +43,7 @@ extern int set_value(Definition *definition, int attribute, int arg, const char 
 /* ERROR unless an option's array has at most so many names, none of them NULL, each fit for a selector. */
 extern void check_names(const char *name, ArrayType *names, int most);
 
-/* Such an array. */
+/* Sets an option that is such an array. */
 extern void set_names(Definition *definition, int attribute, int arg);
 
 /* An option as a DETAIL shows it. */

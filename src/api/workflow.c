@@ -186,7 +186,8 @@ read_step_worker(const Workflow *workflow, Step *step, JsonbContainer *object, i
 
 /* Reads an integer; false if it is missing or null. */
 static bool
-read_integer(JsonbContainer *object, const char *key, const Step *step, int number, const char *hint, int *result)
+read_integer(JsonbContainer *object, const char *key, const Step *step, int number, const char *hint,
+			 int *result)
 {
 	JsonbValue *value = jsonb_member(object, key);
 	char	   *text;

@@ -19,7 +19,8 @@
 extern void command_check(const char *command);
 
 /*
- * The args of its jobs, from which worker_for_job() has their options; timeout in microseconds, 0: none; keep_completed likewise, -1: as long as other jobs.
+ * Returns the args of the command's jobs, from which worker_for_job() has their options. timeout: in
+ * microseconds, 0: none; keep_completed: likewise, -1: as long as other jobs.
  */
 extern Jsonb *command_args(const char *command, int64 timeout, int max_retries, int64 keep_completed);
 

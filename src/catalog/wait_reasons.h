@@ -84,7 +84,7 @@ WAIT_REASON(CLAIMANTS_ONLY, "claimants_only", check_claimants, OF_LANE,
 WAIT_REASON(BEHIND, "behind", check_before, OF_POSITION, NULL)
 WAIT_REASON(STARTING, "starting", check_start, OF_JOB, NULL)
 
-/* No reason, but what a job that has any of these has in place of its worker's definition; always the last. */
+/* No reason, but the options that the job has of its own; always the last. */
 WAIT_REASON(OPTIONS, "options", NULL, SHOWN_AS_STATE, NULL)
 
 #undef WAIT_REASON

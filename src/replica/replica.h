@@ -24,8 +24,8 @@ extern bool replica_news_requested(void);
 /* ---- reads ---- */
 
 /*
- * What a worker's read handler reads before the handler runs: from a replica that has caught up, or the
- * primary.
+ * ---- Reading before the handler runs: by the worker's read handler, from a replica that has caught up, or
+ * from the primary ----
  */
 
 /*

@@ -30,7 +30,7 @@ typedef enum SchedulerEnd
 } SchedulerEnd;
 
 /*
- * What a scheduler is called for: bits of DatabaseSlot.calls. Where no scheduler is at work, only CALL_LOOK
+ * The reasons to call a scheduler: bits of DatabaseSlot.calls. Where no scheduler is at work, only CALL_LOOK
  * has the launcher start one, so that each call sets it, too. CALL_SCHEDULES and CALL_SETTINGS always set it,
  * and always wake the process. Another call wakes it only if a scheduler has looked since the same call last
  * came.
@@ -79,7 +79,7 @@ typedef struct DatabaseSlot
 	bool		looking;		/* it was started to find out what there is to do, and no session called */
 
 	/*
-	 * What the launcher asks of it: to leave, as another database gets its slot; or to make way for another
+	 * Requests of the launcher: to leave, as another database gets its slot; or to make way for another
 	 * scheduler, if its jobs have executors. The first counts until another scheduler starts here; the other
 	 * becomes made_way when the scheduler has done so.
 	 */
@@ -88,7 +88,7 @@ typedef struct DatabaseSlot
 	bool		made_way;
 
 	/*
-	 * What sessions ask of it. The scheduler takes "calls" and "unserved" at the beginning of a turn, so that
+	 * Requests of sessions. The scheduler takes "calls" and "unserved" at the beginning of a turn, so that
 	 * what comes later calls it again. While "off" (queue_jobs.run was off when it last looked) only
 	 * CALL_SETTINGS and CALL_NEWS count; CALL_LOOK stays set then, so that sessions do not call.
 	 */

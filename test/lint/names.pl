@@ -1,7 +1,7 @@
 #!/usr/bin/env perl
 # What the READMEs and headers of src and test name is there: each `name()`, in code and not in a comment alone; each file, by its last name; and where a README
-# says "`name()` (file.c)", the name in that file. And a comment of src/ names its subject: it begins with none of the words below. Prints what is not
-# so, and fails if anything is not.
+# says "`name()` (file.c)", the name in that file. And a comment of src/ names its subject: it begins with none of the words below;
+# each static function has a comment. Prints what is not so, and fails if anything is not.
 use strict;
 use warnings;
 use File::Basename qw(basename dirname);
@@ -56,6 +56,14 @@ foreach my $path (grep { m{^src/.*\.[ch]$} } keys %text)
 	while ($text{$path} =~ m{/\*[\s*-]*((?:One|Its?|The\s+same|What|Whatever|Of|They|Those|Such|Whoever)\b[^\n]{0,40})}g)
 	{
 		$found{"$path: a comment without its subject: $1\n"} = 1;
+	}
+}
+# Each static function has a line above it.
+foreach my $path (grep { m{^src/.*\.c$} } keys %text)
+{
+	while ($text{$path} =~ m{([^\n]*)\nstatic [^;={}()\n]*\n(\w+)\([^;{]*?\)\n\{}g)
+	{
+		$found{"$path: $2() without a line that says what it does\n"} = 1 if $1 !~ m{\*/\s*$};
 	}
 }
 print sort keys %found;
