@@ -119,8 +119,8 @@ extern void statistics_add_lost_run(const Worker *worker, bool again);
 /* So many are counted if the current (sub)transaction commits. */
 extern void statistics_count(const char *worker, Counted what, uint64 count);
 
-/* Counting starts again, of a worker of this database; NULL: of all of them. */
-extern void statistics_reset(const char *worker);
+/* Counting starts again, of the worker of that name in this database; NULL: of all of them. */
+extern void statistics_reset(const char *name);
 
 /* Zeros if nothing has been counted. */
 extern void statistics_totals(const char *worker, WorkerTotals *totals);
