@@ -116,7 +116,7 @@ read_awaited(Awaited *awaited, TimestampTz *expires_at)
 	return ended;
 }
 
-/* Whether this session may end jobs that have expired: not where nothing can be written, or jobs are copies. */
+/* Whether this session may end expired jobs: not where nothing can be written, or jobs are copies. */
 static bool
 may_end_jobs(void)
 {

@@ -188,7 +188,7 @@ options_arguments(FunctionCallInfo fcinfo, const Worker *worker, int max_retries
 }
 
 /* Reads the parameter if_dead. */
-/* What the call says of the job of its key that waits. */
+/* Reads if_waiting and max_delay: what the call does to the job of its key that waits. */
 static WaitingCall
 waiting_arguments(FunctionCallInfo fcinfo, bool has_key)
 {
@@ -227,6 +227,7 @@ waiting_arguments(FunctionCallInfo fcinfo, bool has_key)
 	return said;
 }
 
+/* Reads the parameter if_dead. */
 static IfDead
 if_dead_argument(FunctionCallInfo fcinfo)
 {

@@ -23,7 +23,7 @@ typedef enum DedupStrategy
 	DEDUP_UNTIL_EXECUTED,		/* the key is free when the job has ended */
 } DedupStrategy;
 
-/* What becomes of the job of its key that waits, when another one is enqueued (waiting.c). */
+/* The options if_waiting: what an enqueue does to the job of its key that waits (waiting.c). */
 typedef enum IfWaiting
 {
 	IF_WAITING_DROP,			/* it stays, and stands for the new one */

@@ -161,7 +161,7 @@ changed_job(const Job *other, const Job *call, const WaitingCall *said, Timestam
 	return job;
 }
 
-/* What other processes must hear at the end of a transaction that has changed the job. */
+/* Notes what other processes must hear at the end of the transaction, which has changed the job. */
 static void
 announce_change(const Job *before, const Job *job, const Worker *worker, Oid role)
 {
@@ -202,7 +202,7 @@ typedef struct ChangedJob
 
 static bool any_unwritten = false;
 
-/* What was written in a savepoint that is rolled back may have to be written again. */
+/* Notes that changes written in a savepoint, which is rolled back, may have to be written again. */
 static void
 rolled_back(int first)
 {

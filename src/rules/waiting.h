@@ -12,7 +12,7 @@
 
 struct EnqueueCall;
 
-/* What a call says of the job of its key that waits. */
+/* The wish of a call for the job of its key that waits. */
 #define NO_MAX_DELAY (-1)
 typedef struct WaitingCall
 {

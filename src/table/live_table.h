@@ -35,7 +35,7 @@ extern void live_open(LiveTable *table);
 /* Called first by live_open(), if set: writes what a module has only noted. */
 extern void (*live_before_open) (void);
 
-/* The same without that, for a caller that adds jobs. */
+/* Like live_open(), without calling live_before_open(), for a caller that adds jobs. */
 extern void live_open_to_add(LiveTable *table);
 
 /* To look only, as on a standby too. */

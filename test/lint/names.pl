@@ -61,7 +61,7 @@ foreach my $path (grep { m{^src/.*\.[ch]$} } keys %text)
 # Each static function has a line above it.
 foreach my $path (grep { m{^src/.*\.c$} } keys %text)
 {
-	while ($text{$path} =~ m{([^\n]*)\nstatic [^;={}()\n]*\n(\w+)\([^;{]*?\)\n\{}g)
+	while ($text{$path} =~ m#([^\n]*)\nstatic [^;={}()\n]*\n(\w+)\([^;{]*?\)\n\{#g)
 	{
 		$found{"$path: $2() without a line that says what it does\n"} = 1 if $1 !~ m{\*/\s*$};
 	}
