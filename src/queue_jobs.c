@@ -46,7 +46,7 @@ _PG_init(void)
 		return;
 	database_slots_init();
 	executor_slots_init();
-	lane_hints_init();
+	lane_hints_init(lane_known_content);
 	charges_init();
 	lost_claims_init();
 	key_hints_init();

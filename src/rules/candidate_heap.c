@@ -386,11 +386,36 @@ candidate_of_unhinted(Candidates *candidates, int32 id)
 	return NULL;
 }
 
-bool
-candidates_outgrown(const Candidates *candidates)
+/* Whether there are more candidates than hints call for. */
+static bool
+too_many(const Candidates *candidates)
 {
 	return hash_get_num_entries(candidates->lanes) >
 		Max(2 * lane_hints_size() + 1000, 4 * list_length(candidates->unhinted));
+}
+
+/* Forgets lanes without a hint whose jobs the process does not take. */
+static void
+forget_others(Candidates *candidates)
+{
+	HASH_SEQ_STATUS status;
+	Candidate  *candidate;
+
+	for (int i = 0; candidates->by_hint != NULL && i < lane_hints_size(); i++)
+		if (candidates->by_hint[i] != NULL && candidates->by_hint[i]->worker == NULL)
+			candidates->by_hint[i] = NULL;
+	hash_seq_init(&status, candidates->lanes);
+	while ((candidate = hash_seq_search(&status)) != NULL)
+		if (candidate->worker == NULL && !lane_hint_present(candidate->id))
+			hash_search(candidates->lanes, &candidate->id, HASH_REMOVE, NULL);
+}
+
+bool
+candidates_outgrown(Candidates *candidates)
+{
+	if (too_many(candidates))
+		forget_others(candidates);
+	return too_many(candidates);
 }
 
 bool

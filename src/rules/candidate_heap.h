@@ -155,8 +155,11 @@ typedef struct Candidates
 /* Makes an empty set of candidates in the current memory context. */
 extern void candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set);
 
-/* Whether the process knows so many lanes without jobs that it had better make its candidates again. */
-extern bool candidates_outgrown(const Candidates *candidates);
+/*
+ * Whether the process knows so many lanes without jobs that it had better make its candidates again. If so
+ * many lanes are others', it forgets them instead.
+ */
+extern bool candidates_outgrown(Candidates *candidates);
 
 /* Whether the process takes jobs of the lane. */
 extern bool candidates_serve(Candidates *candidates, int32 lane);

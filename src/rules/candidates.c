@@ -195,14 +195,14 @@ any_has_more(const Candidates *candidates)
 
 /*
  * Looks in the index for lanes whose hints are lost. It looks for all where there are no hints at all; else
- * for as many at first as there are hints, and then for some at a time, when no other job is known or some
- * were taken.
+ * for as many at first as there are hints, if these have been enough since the server started; and then for
+ * some at a time, when no other job is known or some were taken.
  */
 static void
 discover(Candidates *candidates)
 {
 	uint64		lost = lane_hints_lost();
-	bool		first = candidates->lost == 0 && candidates->position == 0;
+	bool		first = candidates->lost == 0 && candidates->position == 0 && !lane_hints_full();
 
 	if (candidates->by_hint != NULL && candidates->lost == lost)
 		return;

@@ -14,6 +14,18 @@
 #include "job.h"
 #include "storage/spin.h"
 
+/* The parts of a lane that never change: its owner, and hashes of the names of its worker and queue. */
+typedef struct LaneContent
+{
+	uint64		worker;
+	uint64		queue;
+	Oid			owner;
+	uint32		unused;			/* zero, since the struct is a hash key */
+} LaneContent;
+
+/* Finds a lane's content at any time, without a look at tables; false if it is not known. */
+typedef bool (*LaneContentFinder) (int32 lane, LaneContent *content);
+
 #define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
 
 /*
@@ -59,7 +71,7 @@ extern int	lane_hints_size(void);
 extern int32 lane_hint_lane(int index);
 extern bool lane_hint_next(int *index, int32 *lane);
 
-extern void lane_hints_init(void);
+extern void lane_hints_init(LaneContentFinder content);
 
 /* All hints of a database are void: anything may have become claimable. */
 extern void lane_hints_void(Oid database);

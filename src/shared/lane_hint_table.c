@@ -9,7 +9,9 @@
  * A hint gives way only for a lane that comes without one. If it is at rest, nothing is lost with it: its
  * lane has no job to claim, and no session waits there. Only for a job that was published, and if no hint
  * near is at rest, does one give way that is not; lose_hint() records that before it is gone, so that a
- * session that misses it finds the record.
+ * session that misses it finds the record. Among these the hints of the lane's own owner give way first. So a
+ * role with more lanes than there is room for takes no hints from other roles, whose jobs would have to be
+ * looked for among all of its lanes.
  */
 #include "postgres.h"
 
@@ -43,6 +45,7 @@ static pg_atomic_uint64 *lanes = NULL;
 static int32 *refused = NULL;	/* the number of the worker that was refused there; 0: none */
 static pg_atomic_uint64 * refused_bits = NULL;	/* one for each hint whose number that is */
 static LaneHint *hints = NULL;
+static LaneContentFinder lane_content = NULL;
 
 #define HINTS_OF_WORD 64
 
@@ -75,8 +78,9 @@ lane_hints_initialize(void *area)
 }
 
 void
-lane_hints_init(void)
+lane_hints_init(LaneContentFinder content)
 {
+	lane_content = content;
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes, NULL);
 	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits, NULL);
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, NULL);
@@ -346,19 +350,34 @@ may_be_lost(const LaneHint *hint)
 	return hint->successes == 0 && hint->moved_to == 0;
 }
 
+typedef bool (*HintCondition) (const LaneHint *hint);
+
+/*
+ * Whether the place has no lane of a database any more, or a hint that meets the condition and is of that
+ * owner's lane (NULL: any).
+ */
+static bool
+place_is_given(int place, HintCondition condition, const Oid *owner)
+{
+	const LaneHint *hint = &hints[place];
+
+	return (Oid) (pg_atomic_read_u64(&lanes[place]) >> 32) == InvalidOid ||
+		((owner == NULL || hint->owner == *owner) && condition(hint));
+}
+
 /*
  * Under the LWLock, which keeps others from taking the place; if it is taken, its mutex is held when this
  * returns true.
  */
 static bool
-gives_way(int place, bool (*condition) (const LaneHint *hint))
+gives_way(int place, HintCondition condition, const Oid *owner)
 {
 	LaneHint   *hint = &hints[place];
 
-	if ((Oid) (pg_atomic_read_u64(&lanes[place]) >> 32) != InvalidOid && !condition(hint))
+	if (!place_is_given(place, condition, owner))
 		return false;			/* without the mutex, which counts */
 	SpinLockAcquire(&hint->mutex);
-	if ((Oid) (pg_atomic_read_u64(&lanes[place]) >> 32) == InvalidOid || condition(hint))
+	if (place_is_given(place, condition, owner))
 		return true;
 	SpinLockRelease(&hint->mutex);
 	return false;
@@ -366,10 +385,10 @@ gives_way(int place, bool (*condition) (const LaneHint *hint))
 
 /* The first place for a lane whose hint gives way, with its mutex; -1: none does. */
 static int
-first_that_gives_way(uint64 name, bool (*condition) (const LaneHint *hint))
+first_that_gives_way(uint64 name, HintCondition condition, const Oid *owner)
 {
 	for (int probe = 0; probe < PROBES; probe++)
-		if (gives_way(lane_hint_place(name, probe), condition))
+		if (gives_way(lane_hint_place(name, probe), condition, owner))
 			return lane_hint_place(name, probe);
 	return -1;
 }
@@ -390,30 +409,56 @@ lose_hint(int place)
 	hint_lose(database);
 }
 
+/* The first place for a lane with jobs, of this owner, as first_that_gives_way(). */
+static int
+first_to_lose(uint64 name, Oid owner)
+{
+	const Oid	unknown = InvalidOid;
+	int			place = first_that_gives_way(name, may_be_lost, &owner);
+
+	if (place < 0)
+		place = first_that_gives_way(name, may_be_lost, &unknown);
+	if (place < 0)
+		place = first_that_gives_way(name, may_be_lost, NULL);
+	return place;
+}
+
+/* Returns the owner of a lane; InvalidOid if this process does not know the lane. */
+static Oid
+owner_of(int32 lane)
+{
+	LaneContent content;
+
+	return lane_content(lane, &content) ? content.owner : InvalidOid;
+}
+
 LaneHint *
 hint_lock_or_make(int32 lane, bool by_force)
 {
 	uint64		name = name_of(MyDatabaseId, lane);
 	LaneHint   *hint = hint_lock(lane);
+	Oid			owner;
 	int			place;
 
 	if (hint != NULL || all == NULL)
 		return hint;
+	owner = owner_of(lane);
 	LWLockAcquire(shared_lock(), LW_EXCLUSIVE);
 	hint = hint_lock(lane);		/* another process may have been quicker */
 	if (hint == NULL)
 	{
-		place = first_that_gives_way(name, is_unused);
+		place = first_that_gives_way(name, is_unused, NULL);
 		if (place < 0)
-			place = first_that_gives_way(name, is_at_rest);
+			place = first_that_gives_way(name, is_at_rest, NULL);
 		if (place < 0 && by_force)
-			place = first_that_gives_way(name, may_be_lost);
+			place = first_to_lose(name, owner);
 		if (place >= 0)
 		{
 			hint = &hints[place];
 			lose_hint(place);
 			pg_atomic_write_u64(&lanes[place], name);
 			reset(hint);
+			hint->owner = owner;
 		}
 	}
 	LWLockRelease(shared_lock());

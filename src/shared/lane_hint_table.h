@@ -43,6 +43,7 @@ typedef struct LaneHint
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
 	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 	Oid			refused_role;	/* whose executors were refused */
+	Oid			owner;			/* the lane's; InvalidOid if the process that made the hint did not know it */
 	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced */
 	uint32		passed_count;
 	LanePosition recent[RECENT_PUBLISHED] pg_attribute_aligned(CACHE_LINE);

@@ -49,7 +49,7 @@ typedef struct Waiting
 
 static Waiting *waiting = NULL;
 static Waiter *waiters = NULL;	/* by process number */
-static bool (*lane_content) (int32 lane, LaneContent *content);
+static LaneContentFinder lane_content;
 
 /* Initializes the counters. */
 static void
@@ -68,7 +68,7 @@ initialize_waiters(void *area)
 }
 
 void
-waiters_init(bool (*content) (int32 lane, LaneContent *content))
+waiters_init(LaneContentFinder content)
 {
 	lane_content = content;
 	shared_add_area(sizeof(Waiting), (void **) &waiting, waiters_initialize);

@@ -12,16 +12,7 @@
 #ifndef QUEUE_JOBS_WAITER_H
 #define QUEUE_JOBS_WAITER_H
 
-#include "job.h"
-
-/* The parts of a lane that never change: its owner, and hashes of the names of its worker and queue. */
-typedef struct LaneContent
-{
-	uint64		worker;
-	uint64		queue;
-	Oid			owner;
-	uint32		unused;			/* zero, since the struct is a hash key */
-} LaneContent;
+#include "lane_hint.h"
 
 #define MOST_AWAITED 16
 
@@ -41,8 +32,7 @@ extern void awaited_add_owner(AwaitedLanes *lanes, Oid owner);
 extern void awaited_add_worker(AwaitedLanes *lanes, uint64 worker);
 extern void awaited_add_any(AwaitedLanes *lanes);
 
-/* "content" finds a lane's content at any time, without a look at tables; false if it is not known. */
-extern void waiters_init(bool (*content) (int32 lane, LaneContent *content));
+extern void waiters_init(LaneContentFinder content);
 
 /* The session calls one of these before its look. The latest call alone counts. */
 extern void waiter_await_job(int64 job);
