@@ -225,7 +225,7 @@ compare_lanes(const pairingheap_node *a, const pairingheap_node *b, void *unused
 	return lane_position_compare(&y->key, &x->key);
 }
 
-Candidate *
+Candidate  *
 queue_first_lane(const CandidateQueue *queue)
 {
 	return pairingheap_container(Candidate, node, queue->lanes.ph_root);
@@ -282,9 +282,9 @@ void
 candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set)
 {
 	HASHCTL		ctl = {.keysize = sizeof(int32), .entrysize = sizeof(Candidate),
-					   .hcxt = CurrentMemoryContext};
+	.hcxt = CurrentMemoryContext};
 	HASHCTL		turns_ctl = {.keysize = sizeof(QueueTurns *), .entrysize = sizeof(TurnsEntry),
-							 .hcxt = CurrentMemoryContext};
+	.hcxt = CurrentMemoryContext};
 
 	*candidates = (Candidates)
 	{
@@ -340,13 +340,13 @@ weight_of(Candidates *candidates, const Worker *worker)
 	return weight;
 }
 
-Candidate *
+Candidate  *
 known_candidate(Candidates *candidates, int32 lane)
 {
 	return hash_search(candidates->lanes, &lane, HASH_FIND, NULL);
 }
 
-Candidate *
+Candidate  *
 candidate_of(Candidates *candidates, int32 id)
 {
 	Candidate  *candidate = known_candidate(candidates, id);
@@ -356,7 +356,10 @@ candidate_of(Candidates *candidates, int32 id)
 
 	if (candidate != NULL || (lane = lane_get(id)) == NULL)
 		return candidate;
-	new = (Candidate) {.id = id, .lane = lane, .retry_at = DT_NOEND, .near = -1};
+	new = (Candidate)
+	{
+		.id = id, .lane = lane, .retry_at = DT_NOEND, .near = -1
+	};
 	if (!candidates->admit(lane, &new.worker, &new.task))
 		new.worker = NULL;
 	old = MemoryContextSwitchTo(candidates->context);
@@ -372,7 +375,7 @@ candidate_of(Candidates *candidates, int32 id)
 	return candidate;
 }
 
-Candidate *
+Candidate  *
 candidate_of_unhinted(Candidates *candidates, int32 id)
 {
 	Candidate  *candidate = known_candidate(candidates, id);

@@ -23,6 +23,7 @@
 #define PARK_AT_ONCE 1000		/* jobs in one transaction */
 #define KEYS_AT_ONCE 64			/* of as many keys: each is a lock */
 #define SLOTS_AT_ONCE 64		/* that a sweep may keep, likewise */
+#define PIECE_OF_TIME (10 * USECS_PER_SEC / 1000)	/* then the scheduler looks after other roles' jobs */
 
 /* ---- parking ---- */
 
@@ -91,6 +92,7 @@ park_batch(Parking *parking, int32 id)
 			parking->start = job_position(&job);
 			parking->start.id++;
 			seen++;
+
 			/*
 			 * (If it was started, its lease has run out, but its claimant may still revive it, and has a
 			 * slot.)
@@ -114,39 +116,88 @@ park_batch(Parking *parking, int32 id)
 	unit_end();
 }
 
-/* Parks the lane's jobs whose keys are at their limit. */
-static void
-park_lane(void *lane)
+/* A crowded lane, and from where on its jobs have not been looked at. */
+typedef struct Crowded
 {
-	Parking		parking = {.start = lowest_position};
+	int32		lane;
+	LanePosition start;
+	bool		more;
+} Crowded;
+
+/* Parks a batch of the lane's jobs whose keys are at their limit. */
+static void
+park_some(void *argument)
+{
+	Crowded    *crowded = argument;
+	Parking		parking = {.start = crowded->start};
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs parking",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 
-	do
-	{
-		park_batch(&parking, *(int32 *) lane);
-		MemoryContextReset(context);
-	} while (parking.more);
+	crowded->more = false;		/* if an error comes */
+	park_batch(&parking, crowded->lane);
+	crowded->start = parking.start;
+	crowded->more = parking.more;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 }
 
-void
-park_crowded_lanes(void)
+/* Returns the lanes that claims have marked, as Crowded. */
+static List *
+marked_lanes(void)
 {
-	List	   *crowded = NIL;
-	ListCell   *cell;
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	List	   *lanes = NIL;
 	int32		lane;
 
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
 		if (lane_hint_take_crowded(lane))
-			crowded = lappend_int(crowded, lane);
-	foreach(cell, crowded)
+		{
+			Crowded    *crowded = palloc(sizeof(Crowded));
+
+			*crowded = (Crowded)
+			{
+				.lane = lane, .start = lowest_position
+			};
+			lanes = lappend(lanes, crowded);
+		}
+	MemoryContextSwitchTo(old);
+	return lanes;
+}
+
+bool
+park_crowded_lanes(bool marked)
+{
+	static List *lanes = NIL;
+	static bool marked_since = false;	/* since these lanes were found */
+	TimestampTz began = GetCurrentTimestamp();
+	TimestampTz now = began;
+
+	marked_since = marked_since || marked;
+	if (lanes == NIL && marked_since)
 	{
-		lane = lfirst_int(cell);
-		(void) process_protect(park_lane, &lane);
+		lanes = marked_lanes();
+		marked_since = false;
 	}
+	while (lanes != NIL && now - began < PIECE_OF_TIME && now >= began)
+	{
+		Crowded    *crowded = linitial(lanes);
+
+		/* the lanes take turns */
+		(void) process_protect(park_some, crowded);
+		lanes = list_delete_first(lanes);
+		if (crowded->more)
+		{
+			MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+			lanes = lappend(lanes, crowded);
+			MemoryContextSwitchTo(old);
+		}
+		else
+			pfree(crowded);
+		now = GetCurrentTimestamp();
+	}
+	return lanes != NIL || marked_since;
 }
 
 /* ---- sweep ---- */
@@ -178,21 +229,32 @@ next_place(LiveTable *table, int32 after, TupleTableSlot *row, Job *job)
 	return found;
 }
 
-/* All at a place go back: they wait for no key any more. */
-static void
+/*
+ * Some at a place go back: they wait for no key any more. Returns whether there are more. The next call goes
+ * on behind them, unless another place has come between.
+ */
+static bool
 empty_place(LiveTable *table, int32 place)
 {
+	static int32 latest = 0;
+	static LanePosition start;
 	Snapshot	snapshot = engine_snapshot();
 	LaneScan	scan;
 	Job			job;
+	int			seen = 0;
 
-	lane_scan_begin(&scan, table, place, lowest_position, snapshot, GetCurrentTimestamp());
-	while (lane_scan_next(&scan, &job))
+	if (place != latest)
+		start = lowest_position;
+	lane_scan_begin(&scan, table, place, start, snapshot, GetCurrentTimestamp());
+	while (seen < PARK_AT_ONCE && lane_scan_next(&scan, &job))
 	{
 		const Lane *lane = lane_get(job.lane);
 		Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
 
 		CHECK_FOR_INTERRUPTS();
+		seen++;
+		start = job_position(&job);
+		start.id++;
 		job.place = 0;
 		if (live_try_update(table, scan.slot, &job))
 			wakeup_job(job.lane, lane_executor_role(lane, worker), job_position(&job));
@@ -200,6 +262,16 @@ empty_place(LiveTable *table, int32 place)
 	}
 	lane_scan_end(&scan);
 	engine_snapshot_end(snapshot);
+	test_point("jobs_sent_back");
+	latest = seen == PARK_AT_ONCE ? place : 0;
+	return latest != 0;
+}
+
+/* Whether a sweep has done enough in one transaction. */
+static bool
+swept_enough(TimestampTz since, TimestampTz now)
+{
+	return hold_count() >= SLOTS_AT_ONCE || now - since >= PIECE_OF_TIME || now < since;
 }
 
 bool
@@ -211,6 +283,7 @@ park_sweep(TimestampTz *retry_at)
 	int32		place = resume_after;
 	Job			job;
 	bool		any = resume_after != PG_INT32_MIN;
+	TimestampTz since = GetCurrentTimestamp();
 
 	*retry_at = DT_NOEND;
 	resume_after = PG_INT32_MIN;
@@ -232,16 +305,20 @@ park_sweep(TimestampTz *retry_at)
 		place = job.place;
 		if (key == 0 || park_place(key) != place)
 		{
-			empty_place(&table, place);
-			continue;
+			/* so that the next look for a place finds this one again */
+			place -= empty_place(&table, place);
+			ended = GetCurrentTimestamp();
 		}
-		starts = limit_free_starts(&table, &job, worker, key, true, &retry_key_at);
-		park_send_back(&table, worker, key, starts, &more);
-		ended = GetCurrentTimestamp();
-		if (more && retry_key_at != NO_TIME)
-			/* at most half of the time is spent so */
-			*retry_at = Min(*retry_at, Max(retry_key_at, ended + (ended - began)));
-		if (hold_count() >= SLOTS_AT_ONCE)
+		else
+		{
+			starts = limit_free_starts(&table, &job, worker, key, true, &retry_key_at);
+			park_send_back(&table, worker, key, starts, &more);
+			ended = GetCurrentTimestamp();
+			if (more && retry_key_at != NO_TIME)
+				/* at most half of the time is spent so */
+				*retry_at = Min(*retry_at, Max(retry_key_at, ended + (ended - began)));
+		}
+		if (swept_enough(since, ended))
 		{
 			resume_after = place;
 			*retry_at = ended;

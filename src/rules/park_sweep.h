@@ -9,15 +9,16 @@
 #include "utils/timestamp.h"
 
 /*
- * Parks the jobs that stand in the way, in lanes that a claim has marked as crowded. For the scheduler,
+ * Parks jobs that stand in the way, in lanes that a claim has marked as crowded, for some milliseconds.
+ * Returns whether there are more. "marked": there may be such lanes that no call has seen. For the scheduler,
  * outside of a transaction.
  */
-extern void park_crowded_lanes(void);
+extern bool park_crowded_lanes(bool marked);
 
 /*
- * Sends jobs back to their lanes as far as their limits let them start. Returns false if no job is parked.
- * Rate limits need the next call at *retry_at (DT_NOEND: none). Otherwise a call is needed only after a
- * process has died or a limit has changed. Needs a transaction.
+ * Sends jobs back to their lanes as far as their limits let them start, for some milliseconds. Returns false
+ * if no job is parked. Rate limits, and jobs that are left, need the next call at *retry_at (DT_NOEND: none).
+ * Otherwise a call is needed only after a process has died or a limit has changed. Needs a transaction.
  */
 extern bool park_sweep(TimestampTz *retry_at);
 

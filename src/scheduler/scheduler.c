@@ -89,6 +89,8 @@ static TimestampTz next_schedule = DT_NOBEGIN;
 static TimestampTz next_fill = DT_NOBEGIN;
 static TimestampTz next_sweep = DT_NOBEGIN;
 static TimestampTz next_settle = DT_NOEND;	/* of what was locked */
+static TimestampTz next_park = DT_NOEND;	/* of jobs that are left to be parked */
+
 /* what processes of clients have left in a crash: all of it from before this process was started */
 static bool claims_to_charge = true;
 static TimestampTz next_charge = DT_NOEND;	/* of what could not be charged yet */
@@ -101,7 +103,8 @@ next_duty(void)
 {
 	TimestampTz next = Min(Min(next_due, next_schedule), Min(next_heal, next_fill));
 
-	return Min(Min(next, next_settle), Min(Min(demand.next_revisit, next_sweep), next_charge));
+	next = Min(Min(next, next_settle), Min(next_park, next_sweep));
+	return Min(next, Min(demand.next_revisit, next_charge));
 }
 
 /* Says how this scheduler ends, for the launcher. */
@@ -590,9 +593,12 @@ look_after_jobs(TimestampTz now, uint32 calls)
 	if (runs)
 		request_upkeep(now, (calls & CALL_SUCCEEDED) != 0);
 	promote_due_jobs();
-	if ((calls & CALL_CROWDED) != 0)
-		park_crowded_lanes();
-	if ((calls & (CALL_CROWDED | CALL_SWEEP)) != 0 || next_sweep <= now)
+	if ((calls & CALL_CROWDED) != 0 || next_park <= now)
+	{
+		next_park = park_crowded_lanes((calls & CALL_CROWDED) != 0) ? now : DT_NOEND;
+		next_sweep = Min(next_sweep, next_park == DT_NOEND ? now : now + SWEEP_EVERY);
+	}
+	if ((calls & CALL_SWEEP) != 0 || next_sweep <= now)
 		sweep_parked(now);
 	unit_begin();
 	if (runs)

@@ -142,6 +142,43 @@ unlink $points . '/due_promoted';
 go_on('due_promoted');
 wait_until($node, q{SELECT bool_and(due) FROM queue_jobs.live_job WHERE args ? 'before' OR args ? 'k'});
 
+# Many jobs of alice's wait for one of their key, and are put aside: a job of bob's that falls due does not wait for the last of them.
+sql(q{SELECT queue_jobs.define_worker('keyed', concurrency_key => 'parks', concurrency_limit => 1)}, 'alice');
+sql(q{SELECT count(*) FROM queue_jobs.enqueue_many('keyed', array_fill('{"parks": 1}'::jsonb, ARRAY[10000]))}, 'alice');
+my $of_key = sql(q{SELECT id FROM queue_jobs.claim('me', '{keyed}')}, 'alice');
+arm('jobs_parked', 'wait');
+is(sql(q{SELECT count(*) FROM queue_jobs.claim('me', '{keyed}')}, 'alice'), '0', 'one job of a key can be claimed');
+wait_at('jobs_parked');
+$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
+arm('due_promoted', 'wait');
+go_on('jobs_parked');
+wait_at('due_promoted');
+my $in_the_way = q{SELECT count(*) FROM queue_jobs.live_job WHERE args ? 'parks' AND place >= 0};
+cmp_ok(sql($in_the_way), '>', 1, 'a job falls due while 10,000 are put aside');
+go_on('due_promoted');
+wait_until($node, "SELECT ($in_the_way) = 1");
+pass('all of them are put aside then');
+# Without the limit they need not wait: they go back, and another job falls due before the last of them.
+arm('due_promoted', 'wait');
+sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+wait_at('due_promoted');
+sql(q{SELECT queue_jobs.define_worker('keyed')}, 'alice');
+arm('jobs_sent_back', 'wait');
+go_on('due_promoted');
+wait_at('jobs_sent_back');
+$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
+arm('due_promoted', 'wait');
+go_on('jobs_sent_back');
+wait_at('due_promoted');
+cmp_ok(sql($in_the_way), '<', 10_000, 'a job falls due while they are sent back');
+go_on('due_promoted');
+wait_until($node, "SELECT ($in_the_way) = 10000");
+pass('all of them are sent back then');
+sql("SELECT queue_jobs.complete($of_key, 1)", 'alice');
+sql(q{SELECT queue_jobs.remove_jobs('keyed')});
+
 # Many schedules of alice's whose ticks are due, and one of bob's: he does not wait for all of hers, nor does a job of his that falls due.
 sql('ALTER DATABASE postgres SET queue_jobs.run = off');
 wait_for_no_processes($node, 'postgres');
