@@ -173,10 +173,11 @@ execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *value
 {
 	volatile int result = 0;
 	bool		seqscan = enable_seqscan;
+	bool		bitmapscan = enable_bitmapscan;
 	bool		jit = jit_enabled;
 
 	executes = true;
-	enable_seqscan = jit_enabled = false;
+	enable_seqscan = enable_bitmapscan = jit_enabled = false;
 	PG_TRY();
 	{
 		result = execute_kept(sql, nargs, types, values, nulls, snapshot);
@@ -184,6 +185,7 @@ execute_often(const char *sql, int expected, int nargs, Oid *types, Datum *value
 	PG_FINALLY();
 	{
 		enable_seqscan = seqscan;
+		enable_bitmapscan = bitmapscan;
 		jit_enabled = jit;
 		executes = false;
 	}

@@ -212,4 +212,20 @@ wait_until($node, 'SELECT left_of_alice() = 0');
 is(sql(q{SELECT count(*) FROM queue_jobs.batch WHERE state <> 'succeeded'}), 0, 'all batches have succeeded after a restart');
 
 $node->stop;
+
+# What the scheduler reads of batches, which it finds a piece at a time, grows with their number, also where they were few when its plans were made.
+$node = new_node('reads', conf => "fsync = off\nautovacuum = off\nqueue_jobs.idle_timeout = '2s'");
+my $unsettled = 'SELECT count(*) FROM queue_jobs.tracked_batch WHERE settled_at IS NULL';
+my $batches = 'SELECT count(queue_jobs.new_batch()) FROM generate_series(1, %d)';
+sql(sprintf $batches, 2000);
+wait_until($node, "SELECT ($unsettled) = 0");
+sql(sprintf $batches, $many);
+# (It leaves when it has looked at all of them, and reports what it has read. A look of ours would count, too.)
+wait_for_no_processes($node, 'postgres');
+my $read = sql(q{SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_all_tables WHERE relid = 'queue_jobs.tracked_batch'::regclass});
+note("$read rows of batches are read for $many");
+cmp_ok($read, '<', 20 * $many, 'each batch is read a few times');
+is(sql($unsettled), '0', 'all of them have ended');
+
+$node->stop;
 done_testing();
