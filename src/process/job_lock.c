@@ -6,6 +6,8 @@
 
 #include "access/twophase.h"
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
 #include "compat.h"
 #include "job_lock.h"
 #include "miscadmin.h"
@@ -103,11 +105,70 @@ static const LOCKMODE lock_modes[] = {
 };
 
 /* Returns the tag of an advisory lock of our own class. */
+/* Returns the number with its bits rotated. */
+static uint64
+rotate_left(uint64 number, int bits)
+{
+	return number << bits | number >> (64 - bits);
+}
+
+/* One round of SipHash. */
+static void
+sip_round(uint64 v[4])
+{
+	v[0] += v[1];
+	v[1] = rotate_left(v[1], 13) ^ v[0];
+	v[0] = rotate_left(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotate_left(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotate_left(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotate_left(v[1], 17) ^ v[2];
+	v[2] = rotate_left(v[2], 32);
+}
+
+/*
+ * Any role reads in pg_locks which locks there are. Keys and limits are known by hashes of args, and from a
+ * hash a role could tell whether args are what it guesses, or find args with the same hash. So their locks
+ * have numbers that only processes of this server can compute: SipHash-2-4 of the hash, by a secret that the
+ * server keeps over restarts, as prepared transactions keep their locks, and shows to no session.
+ */
+static int64
+secret_number(int64 id)
+{
+	const char *nonce = GetMockAuthenticationNonce();
+	uint64		v[4] = {
+		UINT64CONST(0x736f6d6570736575), UINT64CONST(0x646f72616e646f6d),
+		UINT64CONST(0x6c7967656e657261), UINT64CONST(0x7465646279746573)
+	};
+	const uint64 blocks[] = {(uint64) id, (uint64) sizeof(id) << 56};
+	uint64		key[2];
+
+	StaticAssertStmt(MOCK_AUTH_NONCE_LEN >= sizeof(key), "the server's secret is too short");
+	memcpy(key, nonce, sizeof(key));
+	for (int i = 0; i < lengthof(v); i++)
+		v[i] ^= key[i % 2];
+	for (int i = 0; i < lengthof(blocks); i++)
+	{
+		v[3] ^= blocks[i];
+		sip_round(v);
+		sip_round(v);
+		v[0] ^= blocks[i];
+	}
+	v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(v);
+	return (int64) (v[0] ^ v[1] ^ v[2] ^ v[3]);
+}
+
 static LOCKTAG
 lock_tag(int64 id, uint16 kind)
 {
 	LOCKTAG		tag;
 
+	if (kind != JOB_LOCK_KIND)
+		id = secret_number(id);
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, kind);
 	return tag;
 }

@@ -327,6 +327,16 @@ wait_until($node, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'afte
 pass('nor does a setting');
 sql('mallory', q{SELECT queue_jobs.drop_worker('stays')});
 
+# Locks, which any role reads in pg_locks, tell nothing of the hashes of keys, and so nothing of args that could be guessed.
+sql('alice', q{SELECT queue_jobs.define_worker('once', 'alice.work', idempotent => true, deduplicate => 'until_executed')});
+my $once = sql('alice', q{SELECT queue_jobs.enqueue('once', '{"sleep": 1, "once": 1}')});
+wait_for_job($node, $once, 'executing');
+my $of_jobs = q{SELECT count(*) FROM pg_locks l %s WHERE l.locktype = 'advisory' AND l.objsubid NOT IN (1, 2)};
+cmp_ok(sql(undef, sprintf $of_jobs, ''), '>', 1, 'a job that runs has its own lock, and its key');
+is(sql(undef, sprintf $of_jobs, q{JOIN queue_jobs.live_job j ON j.dedup_hash = (l.classid::bigint << 32 | l.objid::bigint)}), '0', 'no lock has the number of a key');
+sql('alice', "SELECT queue_jobs.cancel($once)");
+wait_for_job($node, $once, 'cancelled');
+
 # ---- what changes between enqueue and run ----
 
 sub meanwhile
