@@ -574,6 +574,7 @@ may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
 	TimestampTz now = GetCurrentTimestamp();
 	Candidates *candidates = claimable_candidates(wait->queues);
 	ClaimWalk	walk = {.attempt = try_to_find, .argument = wait, .look = true};
+	TimestampTz revisit;
 
 	if (wait->made != claimable_made)
 		waiter_await_lanes(&claimable.awaited);
@@ -586,7 +587,8 @@ may_have_jobs(WaitForJobs *wait, TimestampTz *next_due)
 		promote_due(&wait->table, candidates, PROMOTE_AT_ONCE, now, next_due);
 	(void) candidates_walk(candidates, &wait->table, now, &walk);
 	live_close(&wait->table);
-	wait->next = Min(wait->next, candidates_next_revisit(candidates));
+	revisit = candidates_next_revisit(candidates);	/* once, for it forgets a time that has come */
+	wait->next = Min(wait->next, revisit);
 	return wait->found;
 }
 

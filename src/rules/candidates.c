@@ -678,6 +678,7 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 
 	learn_density(candidate);
 	tell_revisit(candidate);
+	test_point("lane_settles");
 	/* other processes may forget the time in the hint once it has come, and wake no session */
 	if (walk->scan.revisit_at != NO_TIME)
 		candidates->next_revisit = Min(candidates->next_revisit, walk->scan.revisit_at);

@@ -13,7 +13,7 @@ use Test::More;
 plan skip_all => 'built without test points (make test has them)' unless $ENV{TEST_POINTS};
 
 my $node = new_node('waiters', conf => "queue_jobs.idle_timeout = '1h'\nautovacuum = off");
-use_points($node);
+my $points = use_points($node);
 
 arm('waiter_woken', 'count');
 
@@ -246,6 +246,48 @@ $holds->query('COMMIT');
 $refused->result;
 is($claims->query(q{SELECT id FROM queue_jobs.claim('c', '{rated}')}), $job, 'the start is there for the next claim');
 $_->quit foreach $second, $holds, $refused;
+
+# ---- a lease that runs out just after a session has looked at its lane ----
+
+# The session stops after its look, until the lease has run out. It must look again at once, and not wait for one of the looks that come once a minute.
+sub looks_again
+{
+	my ($on) = @_;
+	my $as_alice = sub { $on->safe_psql('postgres', "SET SESSION AUTHORIZATION alice; $_[0]") };
+	# Each session that has not looked yet looks at all lanes.
+	my $forgets = sub { $as_alice->(q{SELECT id FROM queue_jobs.claim('c', '{nothing}')}) };
+
+	foreach my $try (1 .. 5)
+	{
+		my $session = in_background($on, user => 'alice');
+		my $worker = "leased $try";
+
+		# The hint knows of the lease that ends first alone. It forgets that when the time has come, and a process has looked: then it knows of no lease.
+		$as_alice->("SELECT queue_jobs.define_worker('$worker')");
+		my $leased = $as_alice->("SELECT queue_jobs.enqueue('$worker')");
+		$as_alice->("SELECT id FROM queue_jobs.claim('c', '{$worker}', lease => '6 s')");
+		$as_alice->("SELECT queue_jobs.enqueue('$worker')");
+		$as_alice->("SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{$worker}', lease => '1 ms')");
+		$forgets->();
+		arm('lane_settles', 'wait');
+		arm('waiter_looks', 'count');
+		counted('waiter_looks');
+		$session->send("CALL queue_jobs.wait_for_jobs('{$worker}', '50 s')");
+		wait_for(sub { $session->ended || -e "$points/lane_settles.waiting" }, 'the session has looked');
+		my $held = !$session->ended && $on->safe_psql('postgres', "SELECT count(*) FROM queue_jobs.job WHERE id = $leased AND state = 'executing' AND clock_timestamp() < lease_until");
+		wait_until($on, "SELECT lease_until < clock_timestamp() FROM queue_jobs.job WHERE id = $leased");
+		$forgets->();
+		go_on('lane_settles') unless $session->ended;
+		$session->result;
+		$session->quit;
+		unlink "$points/waiter_looks", "$points/lane_settles";
+		my $looks = counted('waiter_looks');
+		return $looks if $held;
+	}
+	return 'the lease has always run out before';
+}
+
+is(looks_again($node), 2, 'a lease that another session has seen run out meanwhile');
 
 # ---- the look once a minute ----
 
