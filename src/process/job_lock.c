@@ -112,7 +112,7 @@ rotate_left(uint64 number, int bits)
 	return number << bits | number >> (64 - bits);
 }
 
-/* One round of SipHash. */
+/* A round of SipHash. */
 static void
 sip_round(uint64 v[4])
 {
@@ -162,6 +162,7 @@ secret_number(int64 id)
 	return (int64) (v[0] ^ v[1] ^ v[2] ^ v[3]);
 }
 
+/* Returns the tag of an advisory lock of our own class. Numbers that are hashes are hidden. */
 static LOCKTAG
 lock_tag(int64 id, uint16 kind)
 {
