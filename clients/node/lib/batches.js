@@ -48,13 +48,14 @@ export async function resultsBefore(db, batch, job) {
   return Object.fromEntries(rows.map((row) => [row.step, parse(row.result)]));
 }
 
-const STEP_KEYS = { step: 'step', worker: 'worker', args: 'args', after: 'after', ifDead: 'if_dead', delay: 'delay', priority: 'priority', queue: 'queue' };
+const STEP_KEYS = { step: 'step', worker: 'worker', args: 'args', after: 'after', ifDead: 'if_dead', delay: 'delay', priority: 'priority', queue: 'queue', maxRetries: 'max_retries', timeout: 'timeout', tags: 'tags', dedupKey: 'dedup_key' };
+const STEP_INTERVALS = ['delay', 'timeout'];
 
 function writeStep(step) {
   const written = {};
   for (const [key, value] of Object.entries(step)) {
     if (!Object.hasOwn(STEP_KEYS, key)) throw new TypeError(`A step has no ${key}: ${Object.keys(STEP_KEYS).join(', ')}`);
-    if (value !== undefined) written[STEP_KEYS[key]] = key === 'delay' ? interval(value) : value;
+    if (value !== undefined) written[STEP_KEYS[key]] = STEP_INTERVALS.includes(key) ? interval(value) : value;
   }
   return written;
 }
@@ -72,8 +73,8 @@ async function askWithContext(db, columns, name, rest, values) {
   return rows;
 }
 
-// steps: [{ step, worker, args, after: [names], ifDead, delay, priority, queue }]; returns { step: id of
-// its job }.
+// steps: [{ step, worker, args, after: [names], ifDead, delay, priority, queue, maxRetries, timeout, tags,
+// dedupKey }]; returns { step: id of its job }.
 export async function enqueueWorkflow(db, name, steps, options = {}) {
   const values = new Values();
   const nameParameter = values.add('text', name);

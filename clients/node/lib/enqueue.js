@@ -8,22 +8,29 @@ const COMMON = {
   delay: ['delay', 'interval'],
   priority: ['priority', 'int'],
   batch: ['batch', 'bigint'],
+  queue: ['queue', 'text'],
+  expiresIn: ['expires_in', 'interval'],
+  jitter: ['jitter', 'interval'],
+  maxRetries: ['max_retries', 'int'],
+  tags: ['tags', 'text[]'],
 };
 
 const OPTIONS = {
   ...COMMON,
-  queue: ['queue', 'text'],
   dedupKey: ['dedup_key', 'text'],
-  expiresIn: ['expires_in', 'interval'],
-  jitter: ['jitter', 'interval'],
   after: ['after', 'bigint[]'],
   ifDead: ['if_dead', 'text'],
+  timeout: ['timeout', 'interval'],
+  keepCompleted: ['keep_completed', 'interval'],
 };
 
 const MANY_OPTIONS = {
   ...COMMON,
   batchSize: ['batch_size', 'int'],
   batchInterval: ['batch_interval', 'interval'],
+  runAts: ['run_ats', 'timestamptz[]'],
+  priorities: ['priorities', 'int[]'],
+  dedupKeys: ['dedup_keys', 'text[]'],
 };
 
 // What the session has in queue_jobs.context stays, but for the keys that we have, too.

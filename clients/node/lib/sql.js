@@ -56,7 +56,8 @@ const WRITE = {
   interval,
   timestamptz: timestamp,
   'bigint[]': (ids) => `{${[...ids].map(idText).join(',')}}`,
-  'int[]': (numbers) => `{${numbers.join(',')}}`,
+  'int[]': array(String),
+  'timestamptz[]': array(timestamp),
   'text[]': array(String),
   'jsonb[]': array(stringify),
 };

@@ -25,6 +25,9 @@ test('each option', async () => {
   assert.deepEqual(row.context, { tenant: 'ö' });
   assert.equal(row.expires_at - row.run_at, 2 * 3_600_000);
 
+  const own = await enqueue(client, 'mail', {}, { maxRetries: 0, timeout: 1000, keepCompleted: '2 days', tags: ['x'] });
+  assert.deepEqual([(await job(client, own)).max_attempts, (await job(client, own)).tags], [1, ['x']]);
+
   for (const delay of [60_000, '1 min']) {
     const delayed = await job(client, await enqueue(client, 'mail', {}, { delay }));
     assert.equal(delayed.state, 'scheduled');
@@ -68,6 +71,11 @@ test('many jobs, in their order', async () => {
   assert.equal((await job(client, ids[999])).state, 'scheduled');
   assert.deepEqual((await job(client, ids[0])).args, list[0]);
   assert.deepEqual(await enqueueMany(client, 'mail', []), []);
+
+  const [own, plain] = await enqueueMany(client, 'mail', [{}, {}], { runAts: [new Date('2099-01-01'), null], priorities: [3, null], dedupKeys: ['one, of "many"', null], tags: ['a', 'b "c"'], maxRetries: 2 });
+  const row = await job(client, own);
+  assert.deepEqual([row.run_at, row.priority, row.dedup_key, row.tags, row.max_attempts], [new Date('2099-01-01'), 3, 'one, of "many"', ['a', 'b "c"'], 3]);
+  assert.deepEqual([(await job(client, plain)).priority, (await job(client, plain)).dedup_key], [0, null]);
 
   const [first, second] = await enqueueMany(client, 'mail', [{}, {}], { context: { all: 1 }, contexts: [{ own: 1 }, {}] });
   assert.deepEqual((await job(client, first)).context, { all: 1, own: 1 });

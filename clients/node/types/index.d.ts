@@ -30,17 +30,24 @@ export interface CommonOptions {
   priority?: number;
   /** The batch that the job is to belong to. */
   batch?: IdLike;
+  queue?: string;
+  /** A job that has not been started so long after its time never is. */
+  expiresIn?: Interval;
+  jitter?: Interval;
+  /** In place of the worker's. */
+  maxRetries?: number;
+  /** Labels of the job, by which search_jobs() finds it. */
+  tags?: Iterable<string>;
   /** What its run, and what that enqueues, inherits; beside that of the job under way, and its trace. */
   context?: Record<string, unknown>;
 }
 
 export interface EnqueueOptions extends CommonOptions {
-  queue?: string;
   /** An idempotency token, in place of the args. */
   dedupKey?: string;
-  /** A job that has not been started so long after its time never is. */
-  expiresIn?: Interval;
-  jitter?: Interval;
+  /** In place of the worker's: how long a run may take, and how long the job is kept when it is done. */
+  timeout?: Interval;
+  keepCompleted?: Interval;
   /** The jobs that it waits for. */
   after?: Iterable<IdLike>;
   /** What it does if one of these is dead or cancelled. */
@@ -50,6 +57,10 @@ export interface EnqueueOptions extends CommonOptions {
 export interface EnqueueManyOptions extends CommonOptions {
   batchSize?: number;
   batchInterval?: Interval;
+  /** One for each job, or null: it has what runAt or delay, priority, and no dedupKey, say. */
+  runAts?: Iterable<Date | string | null>;
+  priorities?: Iterable<number | null>;
+  dedupKeys?: Iterable<string | null>;
   /** One for each job. */
   contexts?: Record<string, unknown>[];
 }
@@ -91,6 +102,10 @@ export interface Step {
   delay?: Interval;
   priority?: number;
   queue?: string;
+  maxRetries?: number;
+  timeout?: Interval;
+  tags?: string[];
+  dedupKey?: string;
 }
 
 export interface BatchResult {

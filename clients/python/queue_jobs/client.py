@@ -47,6 +47,13 @@ _OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "batch": ("bigint", int),
     "after": ("bigint[]", _array),
     "if_dead": ("text", str),
+    "max_retries": ("integer", int),
+    "timeout": ("interval", interval),
+    "keep_completed": ("interval", interval),
+    "tags": ("text[]", list),
+    "run_ats": ("timestamptz[]", lambda times: [timestamp(time) for time in times]),
+    "priorities": ("integer[]", list),
+    "dedup_keys": ("text[]", list),
     "batch_size": ("integer", int),
     "batch_interval": ("interval", interval),
     "on_success": ("text", str),
@@ -103,7 +110,8 @@ def _one(rows: list[dict[str, Any]]) -> Any:
 def enqueue(connection: Any, worker: str, args: Any = None, *, run_at: datetime | str | None = None, delay: Interval | None = None,
             priority: int | None = None, queue: str | None = None, dedup_key: str | None = None,
             context: dict[str, Any] | None = None, expires_in: Interval | None = None, jitter: Interval | None = None,
-            batch: int | None = None, after: Iterable[int] | None = None, if_dead: str | None = None) -> int | None:
+            batch: int | None = None, after: Iterable[int] | None = None, if_dead: str | None = None, max_retries: int | None = None,
+            timeout: Interval | None = None, keep_completed: Interval | None = None, tags: Iterable[str] | None = None) -> int | None:
     """The id of the job that will do the work; None if the worker is disabled."""
     return _one(fetch(connection, *_enqueue("enqueue", worker, args, _given(locals()))))
 
@@ -119,8 +127,11 @@ def try_enqueue(connection: Any, worker: str, args: Any = None, **options: Any) 
 
 def enqueue_many(connection: Any, worker: str, args: Iterable[Any], *, contexts: Iterable[dict[str, Any]] | None = None,
                  run_at: datetime | str | None = None, delay: Interval | None = None, priority: int | None = None,
-                 batch_size: int | None = None, batch_interval: Interval | None = None, batch: int | None = None) -> list[int]:
-    """A job for each of args, in that order; their ids."""
+                 batch_size: int | None = None, batch_interval: Interval | None = None, batch: int | None = None,
+                 run_ats: Iterable[datetime | str | None] | None = None, priorities: Iterable[int | None] | None = None,
+                 dedup_keys: Iterable[str | None] | None = None, queue: str | None = None, jitter: Interval | None = None,
+                 expires_in: Interval | None = None, tags: Iterable[str] | None = None, max_retries: int | None = None) -> list[int]:
+    """A job for each of args, in that order; their ids. run_ats, priorities and dedup_keys have one for each, or None."""
     options = _given(locals())
     del options["contexts"]
     return [row["result"] for row in fetch(connection, *_enqueue_many(worker, args, contexts, options))]
@@ -145,11 +156,11 @@ def close_batch(connection: Any, batch: int) -> None:
 def enqueue_workflow(connection: Any, name: str, steps: Iterable[dict[str, Any]], *, context: dict[str, Any] | None = None, on_success: str | None = None,
                      on_ended: str | None = None, on_dead: str | None = None, args: Any = None, dedup_key: str | None = None,
                      keep: Interval | None = None) -> list[Step]:
-    """Jobs of which some wait for others: steps are {"step", "worker", "args", "after": […], "if_dead", "delay", "priority", "queue"}."""
+    """Jobs of which some wait for others: steps are {"step", "worker", "args", "after": […], "if_dead", "delay", "priority", "queue", "max_retries", "timeout", "tags", "dedup_key"}."""
     options = {**_given(locals()), "args": args}
     for other in ("name", "steps", "context"):
         options.pop(other, None)
-    written = to_json([{**step, "delay": interval(step["delay"])} if "delay" in step else step for step in steps])
+    written = to_json([{**step, **{key: interval(step[key]) for key in ("delay", "timeout") if key in step}} for step in steps])
     call = _call("enqueue_workflow", [("text", name), ("jsonb", written)], options)
     return [Step(row["step"], row["job"]) for row in _fetch_with_context(connection, call, _context(context))]
 

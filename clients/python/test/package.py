@@ -83,13 +83,15 @@ class Connections(Case):
         self.assertIsInstance(queue_jobs.enqueue(connection, self.name, {"n": 0}), int)
         rollback()
         one = queue_jobs.enqueue(connection, self.name, {"n": 1, "text": "ö %s"}, delay=timedelta(minutes=5))
-        many = queue_jobs.enqueue_many(connection, self.name, [{"n": 2}, {"n": 3}], priority=7)
-        token = queue_jobs.enqueue(connection, self.name, {"n": 4}, dedup_key="token")
+        many = queue_jobs.enqueue_many(connection, self.name, [{"n": 2}, {"n": 3}], priorities=[7, None], priority=7, tags=["a", "b c"], max_retries=2,
+                                       run_ats=[None, "2001-01-01 00:00Z"], dedup_keys=[None, None])
+        token = queue_jobs.enqueue(connection, self.name, {"n": 4}, dedup_key="token", tags=("own",), max_retries=0, timeout=timedelta(minutes=1), keep_completed="1 day")
         self.assertIsNone(queue_jobs.try_enqueue(connection, self.name, {"n": 5}, dedup_key="token"))
         self.assertEqual(queue_jobs.enqueue_many(connection, self.name, []), [])
         assert_enqueued(connection, self.name, {"n": 1})
         commit()
         self.assertEqual(self.jobs("id, args ->> 'n', priority"), [(one, "1", 0), (many[0], "2", 7), (many[1], "3", 7), (token, "4", 0)])
+        self.assertEqual(self.jobs("tags, max_attempts")[1:], [(["a", "b c"], 3), (["a", "b c"], 3), (["own"], 1)])
 
     def test_psycopg(self):
         with psycopg.connect() as connection:

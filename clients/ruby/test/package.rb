@@ -31,14 +31,15 @@ class Enqueue < Case
       assert_kind_of Integer, QueueJobs.enqueue(connection, name, { n: 0 })
       connection.exec("ROLLBACK; BEGIN")
       one = QueueJobs.enqueue(connection, name, { n: 1, text: "ö % $1" }, delay: 300)
-      many = QueueJobs.enqueue_many(connection, name, [{ n: 2 }, { "n" => 3 }], priority: 7)
-      token = QueueJobs.enqueue(connection, name, { n: 4 }, dedup_key: "token")
+      many = QueueJobs.enqueue_many(connection, name, [{ n: 2 }, { "n" => 3 }], priority: 7, priorities: [7, nil], tags: ["a", "b c"], max_retries: 2, run_ats: [nil, Time.new(2001, 1, 1, 0, 0, 0, "+00:00")])
+      token = QueueJobs.enqueue(connection, name, { n: 4 }, dedup_key: "token", tags: %w[own], max_retries: 0, timeout: 60, keep_completed: "1 day")
       QueueJobs.enqueue(connection, name, { n: 6 }, run_at: Time.new(2100, 1, 1, 0, 0, 0, "+00:00"))
       assert_nil QueueJobs.try_enqueue(connection, name, { n: 5 }, dedup_key: "token")
       assert_empty QueueJobs.enqueue_many(connection, name, [])
       assert_enqueued connection, name, { n: 1 }
       connection.exec("COMMIT")
       assert_equal [[one, 1, 0], [many[0], 2, 7], [many[1], 3, 7], [token, 4, 0]], jobs("id, (args ->> 'n')::int, priority").first(4)
+      assert_equal [["{a,\"b c\"}", 3], ["{a,\"b c\"}", 3], ["{own}", 1]], jobs("tags::text, max_attempts")[1, 3]
       assert_equal [[Time.new(2100, 1, 1, 0, 0, 0, "+00:00")]], jobs("run_at").last(1)
     end
   end

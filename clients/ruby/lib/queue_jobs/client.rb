@@ -7,13 +7,14 @@ module QueueJobs
   module Client
     CASTS = {
       run_at: "timestamptz", delay: "interval", priority: "integer", queue: "text", dedup_key: "text", context: "jsonb", expires_in: "interval",
-      jitter: "interval", batch: "bigint", after: "bigint[]", if_dead: "text", batch_size: "integer", batch_interval: "interval",
+      jitter: "interval", batch: "bigint", after: "bigint[]", if_dead: "text", max_retries: "integer",
+      timeout: "interval", keep_completed: "interval", tags: "text[]", run_ats: "timestamptz[]", priorities: "integer[]", dedup_keys: "text[]", batch_size: "integer", batch_interval: "interval",
       on_success: "text", on_ended: "text", on_dead: "text", args: "jsonb", parent: "bigint", open: "boolean", keep: "interval"
     }.freeze
     CALLBACKS = %i[on_success on_ended on_dead args keep].freeze
     OPTIONS = {
-      enqueue: %i[run_at delay priority queue dedup_key context expires_in jitter batch after if_dead],
-      enqueue_many: %i[run_at delay priority batch_size batch_interval batch],
+      enqueue: %i[run_at delay priority queue dedup_key context expires_in jitter batch after if_dead max_retries timeout keep_completed tags],
+      enqueue_many: %i[run_at delay priority batch_size batch_interval batch run_ats priorities dedup_keys queue jitter expires_in tags max_retries],
       new_batch: [*CALLBACKS, :parent, :open],
       enqueue_workflow: [*CALLBACKS, :dedup_key]
     }.freeze
@@ -76,13 +77,14 @@ module QueueJobs
       result unless result.empty?
     end
 
-    STEP = %i[step worker args after if_dead delay priority queue].freeze
+    STEP = %i[step worker args after if_dead delay priority queue max_retries timeout tags dedup_key].freeze
 
     # A step as enqueue_workflow() of the extension has it.
     def step(given)
       given = given.transform_keys(&:to_sym)
       refuse_unknown("a step", given.keys - STEP, STEP)
-      given.key?(:delay) ? { **given, delay: Values.interval(given[:delay]) } : given
+      %i[delay timeout].each { |key| given = { **given, key => Values.interval(given[key]) } if given.key?(key) }
+      given
     end
   end
 

@@ -62,6 +62,7 @@ module QueueJobs
     private
 
     def text_of(cast, value)
+      return Values.array(value.map { |time| Values.timestamp(time) }) if cast == "timestamptz[]" && value
       return Values.array(value) if cast.end_with?("[]")
       return value if value.nil?
 
