@@ -304,8 +304,7 @@ end_unstarted(Claim *claim, const Candidate *candidate)
 {
 	Job		   *job = &candidate->walk->job;
 	bool		expired = job_expired(job, claim->now);
-	bool		exhausted = job->started_at != NO_TIME &&
-		job_failures(job) > worker_for_job(candidate->worker, job)->max_retries;
+	bool		exhausted = job->started_at != NO_TIME && outcome_gives_up(job, candidate->worker);
 
 	if (!expired && !exhausted)
 		return false;

@@ -13,6 +13,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "change_worker.h"
 #include "compat.h"
 #include "duty.h"
 #include "executor/spi.h"
@@ -41,6 +42,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_drop_worker);
 PG_FUNCTION_INFO_V1(queue_jobs_disable_worker);
 PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 
+#define DEFAULT_MAX_RETRIES 25	/* as define_worker() has it */
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
 #define LONGEST_PERIOD (365 * USECS_PER_DAY)
 #define MAX_CONCURRENCY 10000
@@ -89,6 +91,46 @@ set_queue(Definition *definition, const char *worker)
 	set_text(definition, COLUMN(queue), name);
 }
 
+/* Finds the handler of the row that is being changed; NULL if it is gone. */
+static Handler *
+stored_handler(const Definition *definition)
+{
+	const StoredRow *row = definition->stored;
+	BoundFunction function = {
+		.name = TextDatumGetCString(row->values[COLUMN(handler) - 1]),
+		.arguments = row->nulls[COLUMN(handler_arguments) - 1]
+			? NULL : TextDatumGetCString(row->values[COLUMN(handler_arguments) - 1]),
+		.owner = DatumGetObjectId(row->values[COLUMN(handler_owner) - 1])};
+	char	   *why;
+
+	return handler_find(&function, &why);
+}
+
+/* Raises an ERROR if the definer's worker is to do what its definer may not. */
+static void
+check_definer_may_call(const Handler *handler, Oid definer, const char *name)
+{
+	if (!handler_may_be_called(handler, definer))
+		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
+}
+
+/*
+ * Leaves the handler as the row has it: it is the same function, though its name may mean another by now. If
+ * that is gone, the worker can be changed all the same.
+ */
+static void
+keep_handler(Definition *definition, bool run_as_definer, Oid definer)
+{
+	const Handler *handler = stored_handler(definition);
+
+	if (run_as_definer && handler != NULL)
+		check_definer_may_call(handler, definer, text_argument(definition->fcinfo, ARG(handler)));
+	keep_stored(definition, COLUMN(handler));
+	keep_stored(definition, COLUMN(handler_arguments));
+	keep_stored(definition, COLUMN(handler_owner));
+	definition->handler_owner = DatumGetObjectId(definition->values[COLUMN(handler_owner) - 1]);
+}
+
 /* Binds the handler: the row keeps the function that its name stands for now. */
 static void
 set_handler(Definition *definition, bool run_as_definer, Oid definer)
@@ -99,14 +141,16 @@ set_handler(Definition *definition, bool run_as_definer, Oid definer)
 
 	if (name == NULL)
 		return;
+	if (is_kept(definition, ARG(handler)))
+	{
+		keep_handler(definition, run_as_definer, definer);
+		return;
+	}
 	handler = handler_named(name);
 
-	/*
-	 * The definer must be allowed to call what the worker of a definer calls. Executors check it again when
-	 * a job runs.
-	 */
-	if (run_as_definer && !handler_may_be_called(handler, definer))
-		aclcheck_error(ACLCHECK_NO_PRIV, handler->is_procedure ? OBJECT_PROCEDURE : OBJECT_FUNCTION, name);
+	/* Checked again when the job runs. */
+	if (run_as_definer)
+		check_definer_may_call(handler, definer, name);
 	function = handler_bind(handler->oid, name);
 	set_text(definition, COLUMN(handler), function.name);
 	set_text(definition, COLUMN(handler_arguments), function.arguments);
@@ -128,6 +172,12 @@ set_function(Definition *definition, int attribute, int owner, int arg, Oid para
 
 	if (name == NULL)
 		return;
+	if (is_kept(definition, arg))
+	{
+		keep_stored(definition, attribute);
+		keep_stored(definition, owner);
+		return;
+	}
 	oid = handler_function(name, &why);
 	if (!OidIsValid(oid))
 		ereport(ERROR,
@@ -157,6 +207,13 @@ set_search_path(Definition *definition, const char *worker, Oid definer)
 	bool		has_names = !PG_ARGISNULL(ARG(pending)) || !PG_ARGISNULL(ARG(remaining_work));
 	PathTrust	trust = {.definer = definer, .handler_owner = definition->handler_owner};
 
+	if (is_kept(definition, ARG(pending)) && is_kept(definition, ARG(remaining_work)) &&
+		is_kept(definition, ARG(record)))
+	{
+		keep_stored(definition, COLUMN(search_path));
+		definition->search_path = TextDatumGetCString(definition->values[COLUMN(search_path) - 1]);
+		return;
+	}
 	definition->search_path = trusted_path_of_session(trust,
 													  has_names ? psprintf("worker \"%s\"", worker)
 																: NULL);
@@ -180,6 +237,14 @@ set_record(Definition *definition)
 						   psprintf("record is %s, record_key is %s, and pending is %s.", quoted(record),
 									quoted(worker.record_key), quoted(texts.pending)),
 						   "Give the table, the args key that holds its primary key, and the condition under which there is work to do.");
+	if (is_kept(definition, ARG(record)) && is_kept(definition, ARG(record_key)) &&
+		is_kept(definition, ARG(pending)))
+	{
+		keep_stored(definition, COLUMN(record));
+		keep_stored(definition, COLUMN(record_key));
+		keep_stored(definition, COLUMN(pending));
+		return true;
+	}
 	table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(record)));
 	worker.record = record_table_name(table);
 	if (worker.record == NULL)	/* "-" and numbers are not looked up */
@@ -328,7 +393,8 @@ set_remaining_work(Definition *definition, DedupStrategy strategy)
 						   "Each of its jobs takes a piece of the work that is left.",
 						   "Leave idempotent, deduplicate and record out.");
 	shared_require("remaining_work");
-	capacity_check_query(text_argument(fcinfo, ARG(remaining_work)), definition->search_path);
+	if (!is_kept(definition, ARG(remaining_work)))
+		capacity_check_query(text_argument(fcinfo, ARG(remaining_work)), definition->search_path);
 	set_text(definition, COLUMN(remaining_work), text_argument(fcinfo, ARG(remaining_work)));
 	return true;
 }
@@ -340,6 +406,21 @@ set_retries(Definition *definition, bool limited_capacity)
 	FunctionCallInfo fcinfo = definition->fcinfo;
 	int			retries = count_argument(fcinfo, ARG(max_retries), "max_retries");
 
+	if (!PG_ARGISNULL(ARG(retry_for)))
+	{
+		if (limited_capacity)
+			refuse_combination("retry_for and remaining_work exclude each other",
+							   "Jobs of a worker with remaining_work are not retried.",
+							   "Leave retry_for out.");
+		if (retries != DEFAULT_MAX_RETRIES)
+			refuse_combination("retry_for and max_retries exclude each other",
+							   psprintf("retry_for is %s, and max_retries is %d.",
+										given_interval(fcinfo, ARG(retry_for)), retries),
+							   "Give retry_for or max_retries; change_worker() takes reset => '{max_retries}'.");
+		retries = UNCOUNTED_RETRIES;
+	}
+	set_interval(definition, OPTION(retry_for), 1000, LONGEST_TTL,
+				 "Give an interval from 1 millisecond to 10 years.");
 	set_datum(definition, COLUMN(max_retries), Int32GetDatum(limited_capacity ? 0 : retries));
 	set_function(
 		definition, COLUMN(retry_backoff), COLUMN(retry_backoff_owner), ARG(retry_backoff), INT4OID,
@@ -369,11 +450,13 @@ set_times(Definition *definition)
  * type must have been meant for something else.
  */
 static void
-check_read_parameter(const char *name)
+check_read_parameter(const Definition *definition)
 {
-	Handler    *handler = handler_named(name);
+	Handler    *handler = is_kept(definition, ARG(handler))
+		? stored_handler(definition)
+		: handler_named(text_argument(definition->fcinfo, ARG(handler)));
 
-	for (int i = 0; i < handler->nparameters; i++)
+	for (int i = 0; handler != NULL && i < handler->nparameters; i++)
 		if (strcmp(handler->parameters[i].name, "read") == 0 && handler->parameters[i].type != JSONBOID)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
@@ -397,7 +480,7 @@ set_consistency(Definition *definition)
 		refuse_combination("read_handler needs a handler", "Its result is handed to the handler.",
 						   "Leave read_handler out for a worker whose jobs are claimed by applications.");
 	if (!PG_ARGISNULL(ARG(read_handler)))
-		check_read_parameter(text_argument(fcinfo, ARG(handler)));
+		check_read_parameter(definition);
 }
 
 /* ---- jobs that follow on a job's end ---- */
@@ -576,15 +659,20 @@ warn_if_not_kept_up(const Definition *definition, const char *name, Oid definer)
 				 "Executors connect as the worker's definer for that. Allow it, or let a role that can log in define the worker.")));
 }
 
-/*
- * define_worker(): checks everything, then writes the one row. Jobs that wait for the worker are looked at
- * again.
- */
-Datum
-queue_jobs_define_worker(PG_FUNCTION_ARGS)
+void
+worker_check_may_change(const char *name)
+{
+	refuse_built_in(name);
+	check_definer(registry_require_worker(name, "See SELECT name FROM queue_jobs.worker."));
+}
+
+/* Jobs that wait for the worker are looked at again. */
+void
+worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 {
 	static const char *const run_as_names[] = {"invoker", "definer", NULL};
-	Definition	definition = {.fcinfo = fcinfo};
+	Definition	definition = {.fcinfo = fcinfo, .stored = stored};
+	StoredRow  *before = NULL;
 	char	   *name;
 	Worker	   *existing;
 	Oid			definer;
@@ -592,8 +680,6 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	bool		has_record;
 	DedupStrategy strategy;
 
-	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
-	catalog_require_call(fcinfo, Nargs_define_worker);
 	name = name_argument(fcinfo, ARG(name), "name", "worker");
 	refuse_reserved_name(name);
 	memset(definition.nulls, 'n', Natts_defined_worker);
@@ -602,6 +688,8 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	existing = registry_worker(name);
 	if (existing != NULL)
 		check_definer(existing);
+	if (existing != NULL && stored == NULL)
+		before = worker_stored_row(name, false);
 	definer = definer_for(existing);
 	definition_size_check(fcinfo, name, definer);
 	set_text(&definition, COLUMN(name), name);
@@ -623,6 +711,8 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 	set_consistency(&definition);
 	set_followers(&definition, name);
 	set_encryption(&definition);
+	if (before != NULL)
+		worker_tell_reset(fcinfo, name, before);
 	store(&definition, name);
 	if (!PG_ARGISNULL(ARG(remaining_work)))
 		capacity_forget(name);
@@ -632,6 +722,15 @@ queue_jobs_define_worker(PG_FUNCTION_ARGS)
 				(errmsg("jobs of worker \"%s\" are not run yet", name),
 				 errdetail("queue_jobs is not in \"shared_preload_libraries\"."),
 				 errhint("Add it there and restart the server.")));
+}
+
+/* define_worker(): checks everything, then writes the one row. */
+Datum
+queue_jobs_define_worker(PG_FUNCTION_ARGS)
+{
+	refuse_where_nothing_can_be_written("queue_jobs.define_worker()");
+	catalog_require_call(fcinfo, Nargs_define_worker);
+	worker_define(fcinfo, NULL);
 	PG_RETURN_VOID();
 }
 

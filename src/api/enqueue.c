@@ -324,7 +324,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	call.job.run_at = run_at;
 	call.job.options = options_arguments(fcinfo, worker, Arg_enqueue_max_retries, Arg_enqueue_timeout,
 										 Arg_enqueue_keep_completed, Arg_enqueue_tags);
-	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? enqueue_context()
+	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? inherited_context(worker, enqueue_context())
 		: enqueue_checked_context(PG_GETARG_JSONB_P(Arg_enqueue_context));
 	if (!PG_ARGISNULL(Arg_enqueue_expires_in))
 		call.job.expires_at = add_interval(run_at,
@@ -641,7 +641,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(Arg_enqueue_many_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_many_batch));
 	if (many.contexts.values == NULL)
-		call.job.context = enqueue_context();
+		call.job.context = inherited_context(worker, enqueue_context());
 
 	live_open_to_add(&table);
 	jobs = palloc0(sizeof(Jobs));

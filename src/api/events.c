@@ -213,7 +213,7 @@ enqueue_event(const Event *event, const Subscription *subscription)
 		enqueue_check_right(worker);
 		new_job_begin(&call, subscription->owner, worker, worker->queue, event->now, 0);
 		call.job.run_at = event->run_at;
-		call.job.context = event->context;
+		call.job.context = inherited_context(call.worker, event->context);
 		live_open(&table);
 		id = new_job_add(&call, &table, event->args, NULL, &duplicate);
 		live_close(&table);

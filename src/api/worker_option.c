@@ -21,6 +21,19 @@
 #define MAX_TEXT_LENGTH 100000	/* bytes of an option */
 #define MAX_NAMES 1000			/* elements of an option */
 
+bool
+is_kept(const Definition *definition, int arg)
+{
+	return definition->stored != NULL && definition->stored->kept[arg];
+}
+
+void
+keep_stored(Definition *definition, int attribute)
+{
+	if (!definition->stored->nulls[attribute - 1])
+		set_datum(definition, attribute, definition->stored->values[attribute - 1]);
+}
+
 void
 set_datum(Definition *definition, int attribute, Datum value)
 {

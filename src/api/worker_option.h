@@ -9,15 +9,39 @@
 #include "utils/array.h"
 #include "worker.h"
 
+/* A row of defined_worker that is there already. */
+typedef struct StoredRow
+{
+	Datum		values[Natts_defined_worker];
+	bool		nulls[Natts_defined_worker];
+	bool		kept[Nargs_define_worker];	/* parameters whose values were taken from the row */
+} StoredRow;
+
 /* The row under construction; an attribute that is not set is NULL. */
 typedef struct Definition
 {
 	FunctionCallInfo fcinfo;
+	const StoredRow *stored;	/* which is being changed, or NULL */
 	Datum		values[Natts_defined_worker];
 	char		nulls[Natts_defined_worker + 1];
 	char	   *search_path;	/* for the names in pending and remaining_work */
 	Oid			handler_owner;
 } Definition;
+
+/* Whether the option is as the row that is being changed has it. */
+extern bool is_kept(const Definition *definition, int arg);
+
+/* Sets an attribute as that row has it. */
+extern void keep_stored(Definition *definition, int attribute);
+
+/* Raises an ERROR unless the worker is defined, and the current user may change it. */
+extern void worker_check_may_change(const char *name);
+
+/*
+ * Checks the definition that the arguments of define_worker() make, and writes it. "stored": the arguments
+ * are those of a change, and have the values of the row where it says so.
+ */
+extern void worker_define(FunctionCallInfo fcinfo, const StoredRow *stored);
 
 extern void set_datum(Definition *definition, int attribute, Datum value);
 

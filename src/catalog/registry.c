@@ -565,6 +565,7 @@ registry_default_worker(char *name, char *queue)
 	worker->name = name;
 	worker->queue = queue;
 	worker->max_retries = 25;
+	worker->inherit_context = true;
 	worker->urgency = URGENCY_LOW;
 	worker->weight = 1;
 	worker->keep_completed = USECS_PER_DAY;

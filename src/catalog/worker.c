@@ -328,6 +328,8 @@ worker_for_job(const Worker *worker, const Job *job)
 	}
 	if (options != NULL)
 	{
+		if (jsonb_member(&options->root, JOB_MAX_RETRIES) != NULL)
+			copy->retry_for = 0;
 		copy->max_retries = (int) job_option(options, JOB_MAX_RETRIES, PG_INT32_MAX, copy->max_retries);
 		copy->timeout = job_option(options, JOB_TIMEOUT, LONGEST_STORED_DURATION, copy->timeout);
 		copy->keep_completed = job_option(options, JOB_KEEP_COMPLETED, LONGEST_STORED_DURATION,

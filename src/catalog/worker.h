@@ -128,6 +128,7 @@ typedef struct Worker
 } Worker;
 
 #define LONGEST_TIMEOUT (24 * USECS_PER_DAY)	/* of a run */
+#define UNCOUNTED_RETRIES (PG_INT32_MAX - 1)	/* max_retries of a worker that has retry_for */
 #define ALL_KEYS "*\n"
 #define MOST_OF_ENCRYPT 1000	/* bytes of all names in Worker.encrypt */
 

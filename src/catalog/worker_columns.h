@@ -65,6 +65,8 @@ WORKER_COLUMN(on_expired, text)			/* the same when one expires */
 /* args keys, one a line, whose values are stored as ciphertext; ALL_KEYS; or NULL */
 WORKER_COLUMN(encrypt, keys)
 WORKER_COLUMN(encrypt_result, boolean)
+WORKER_COLUMN(retry_for, microseconds)	/* from the first failure on; 0: max_retries counts */
+WORKER_OPTION(inherit_context, boolean)
 ROW_COLUMN(pending, text)				/* SQL condition on the record */
 ROW_COLUMN(remaining_work, text)		/* query */
 ROW_COLUMN(search_path, text)			/* for the names in these; see worker_search_path() */

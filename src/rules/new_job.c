@@ -310,6 +310,12 @@ enqueue_context(void)
 	return context;
 }
 
+Jsonb *
+inherited_context(const Worker *worker, Jsonb *context)
+{
+	return worker->inherit_context ? context : NULL;
+}
+
 void
 enqueue_check_right(const Worker *worker)
 {
@@ -423,7 +429,7 @@ insert_engine_job(void *argument)
 	call.job.due = true;
 	call.of_engine = true;
 	call.job.args = compressed_args(args);
-	call.job.context = job->context;
+	call.job.context = inherited_context(worker, job->context);
 	call.job.batch = job->batch;
 	call.job.callback = job->callback;
 	live_open(&table);
@@ -493,7 +499,7 @@ enqueue_step(const StepJob *step)
 				  GetCurrentTimestamp(), step->priority);
 	call.job.run_at = call.job.created_at;
 	call.job.args = compressed_args(step->args);
-	call.job.context = step->context;
+	call.job.context = inherited_context(step->worker, step->context);
 	call.job.batch = step->batch;
 	call.job.step = unconstify(char *, step->name);
 	call.job.options = step->options;

@@ -100,6 +100,9 @@ extern void enqueue_prepare(Worker *worker, Jsonb *args);
  */
 extern Jsonb *enqueue_context(void);
 
+/* Returns the context of an enqueuer as a job of the worker has it: NULL if it inherits none. */
+extern Jsonb *inherited_context(const Worker *worker, Jsonb *context);
+
 /* Returns the context. Raises an ERROR if a job cannot have it. */
 extern Jsonb *enqueue_checked_context(Jsonb *context);
 

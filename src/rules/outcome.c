@@ -463,6 +463,33 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 	dedup_publish_key(table, job, worker);
 }
 
+/*
+ * Returns until when the job is tried again, if its worker has retry_for: so long after its first failure.
+ * DT_NOEND if no failure is known.
+ */
+static TimestampTz
+last_try(const Job *job, const Worker *worker)
+{
+	JsonbValue *first = job->errors ? getIthJsonbValueFromContainer(&job->errors->root, 0) : NULL;
+	char	   *failed_at = first != NULL && first->type == jbvBinary
+		? jsonb_member_string(first->val.binary.data, "failed_at") : NULL;
+
+	if (failed_at == NULL)
+		return DT_NOEND;
+	return calendar_bounded_sum(
+		DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(failed_at),
+												ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1))),
+		worker->retry_for);
+}
+
+bool
+outcome_gives_up(const Job *job, const Worker *worker)
+{
+	worker = worker_for_job(worker, job);
+	return job_failures(job) > worker->max_retries ||
+		(worker->retry_for > 0 && GetCurrentTimestamp() >= last_try(job, worker));
+}
+
 JobState
 outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
 			   const RunError *error, int64 delay)
@@ -473,15 +500,19 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	job_add_error(job, job->attempt, job->started_at, GetCurrentTimestamp(), error->sqlstate,
 				  storable_error_text(job, error->message), storable_error_text(job, error->detail),
 				  storable_error_text(job, error->context));
-	if (error->final || failures > worker->max_retries || job->crashes >= MAX_JOB_CRASHES)
+	if (error->final || outcome_gives_up(job, worker) || job->crashes >= MAX_JOB_CRASHES)
 	{
 		outcome_died(table, slot, job, worker, error->sqlstate, error->message);
 		return JOB_DEAD;
 	}
 	statistics_count(worker->name, COUNTED_RETRIED, 1);
 	if (delay < 0)
+	{
 		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker),
 							failures);
+		if (worker->retry_for > 0)
+			delay = Min(delay, Max(last_try(job, worker) - GetCurrentTimestamp(), 0));
+	}
 	outcome_put_back(table, slot, job, worker, role, delay);
 	return JOB_RETRYABLE;
 }

@@ -50,6 +50,9 @@ extern void outcome_expired(LiveTable *table, TupleTableSlot *slot, Job *job, co
 extern JobState outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker,
 							   Oid role, const RunError *error, int64 delay);
 
+/* Whether the job that has failed has no retry left, or no time (retry_for). */
+extern bool outcome_gives_up(const Job *job, const Worker *worker);
+
 /*
  * Called before outcome_put_back(), for a job that has been put back for a replica once. The job keeps this
  * fact, but not the location for which no replica was found.

@@ -10,7 +10,9 @@ ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN on_dead text COLLATE "C",
     ADD COLUMN on_expired text COLLATE "C",
     ADD COLUMN encrypt text[],
-    ADD COLUMN encrypt_result boolean;
+    ADD COLUMN encrypt_result boolean,
+    ADD COLUMN retry_for interval,
+    ADD COLUMN inherit_context boolean NOT NULL DEFAULT true;
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_arguments IS 'types of the handler''s parameters: with its name and owner, which function it is';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_owner IS 'owner of the handler at the definition: another role''s function is never called in its place';
 COMMENT ON COLUMN queue_jobs.defined_worker.read_handler_owner IS 'the same of read_handler';
@@ -19,6 +21,8 @@ COMMENT ON COLUMN queue_jobs.defined_worker.on_dead IS 'worker of the job that i
 COMMENT ON COLUMN queue_jobs.defined_worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
 COMMENT ON COLUMN queue_jobs.defined_worker.encrypt IS 'args keys whose values are stored as ciphertext, or *; NULL: none';
 COMMENT ON COLUMN queue_jobs.defined_worker.encrypt_result IS 'the results of its jobs are stored as ciphertext; NULL: they are not';
+COMMENT ON COLUMN queue_jobs.defined_worker.retry_for IS 'for how long after its first failure a job is tried again, in place of max_retries, which is 2147483646 then; NULL: by max_retries';
+COMMENT ON COLUMN queue_jobs.defined_worker.inherit_context IS 'false: its jobs have no context but what they are given';
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE ARRAY[definer, coalesce(handler_owner, definer), coalesce(read_handler_owner, definer), coalesce(retry_backoff_owner, definer)]::oid[] <@ ARRAY(SELECT oid FROM pg_catalog.pg_roles)');
 
 -- With it keys are hashed (src/catalog/catalog.c), so that no role can choose one whose hash is that of another role's. A restore brings a second row: the oldest

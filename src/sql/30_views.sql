@@ -298,7 +298,7 @@ SELECT w.name,
        CASE WHEN w.reschedule_once THEN 'reschedule_once' ELSE 'drop' END AS if_deduplicated,
        w.including_scheduled,
        w.dedup_ttl,
-       w.max_retries,
+       CASE WHEN w.retry_for IS NULL THEN w.max_retries END AS max_retries,
        w.retry_backoff,
        w.urgency,
        w.external_dependencies,
@@ -335,7 +335,9 @@ SELECT w.name,
        w.on_dead,
        w.on_expired,
        COALESCE(w.encrypt, '{}') AS encrypt,
-       COALESCE(w.encrypt_result, false) AS encrypt_result
+       COALESCE(w.encrypt_result, false) AS encrypt_result,
+       w.retry_for,
+       w.inherit_context
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs_internal.lane_duplicates() d

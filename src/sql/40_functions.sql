@@ -41,10 +41,61 @@ CREATE FUNCTION queue_jobs.define_worker(
     on_dead text DEFAULT NULL,
     on_expired text DEFAULT NULL,
     encrypt text[] DEFAULT '{}',
-    encrypt_result boolean DEFAULT false)
+    encrypt_result boolean DEFAULT false,
+    retry_for interval DEFAULT NULL,
+    inherit_context boolean DEFAULT true)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
-'Defines a worker, or replaces its whole definition. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications; bound to its owner, so that another role''s function is not called in its place. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (the role that enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks no other. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. on_dead, on_expired: another worker, a job of which, with args {"job", "worker", "args", "error"}, is enqueued for the job''s owner in the transaction that makes a job dead, or cancels it because it expired. encrypt: args keys whose values are stored as ciphertext (AES-256-GCM, by the keys of the setting queue_jobs.encryption_key_command), or "*" for all; handlers and claimants get them clear, views, logs and dumps do not; not what concurrency_key, record_key or loggable_args names, nor with remaining_work. encrypt_result: the results of its jobs likewise. Errors: 42704 no such worker for on_dead or on_expired, 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 54000 its texts have more than 100 kB, or those of all workers of a role that is no superuser more than 10 MB, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
+'Defines a worker, or replaces its whole definition: a NOTICE names options that go back to their defaults by that; change_worker() changes some and leaves the others. handler: function or procedure as schema.name or with argument types; NULL for a worker whose jobs are claimed by applications; bound to its owner, so that another role''s function is not called in its place. queue (default: the worker''s name) and namespace: where its jobs wait, "namespace:queue". version: stamped on each job. max_retries: 0 makes the first failure final. retry_for: tried again until so long after the first failure, in place of max_retries (1 ms to 10 years). retry_backoff: function of the number of failures (integer, from 1) returning the interval to the next attempt; NULL: Sidekiq''s formula. timeout: a longer run is stopped and has failed. lock_timeout: no handler waits longer for a lock. run_as: "invoker" (the role that enqueued) or "definer". keep_completed: how long a completed or cancelled job stays readable, up to 540 days. idempotent (default: false, true with record): safe to run more than once; only then duplicates are dropped, but for those with a dedup_key. deduplicate: "until_executing" (the default if idempotent: the key is free before the handler starts), "until_executed" (free when the job has ended; no two of a key run at once) or "none". if_deduplicated: "drop", or with until_executed "reschedule_once": what is dropped during a run makes one more run. including_scheduled: future jobs take part. dedup_ttl: a waiting job older than that blocks no other. (GitLab''s idempotent!, deduplicate, including_scheduled, if_deduplicated and ttl.) urgency: "high", "low" (the default) or "throttled"; how soon a job is to start and how long to run, see the view worker_statistics. external_dependencies: it waits for other services; not with urgency high. resource_boundary: "unknown" (the default), "cpu" or "memory"; memory not with urgency high. feature_category, tags: free labels, for statistics and selectors. weight (1 to 1000): its share when an executor or claimant chooses among queues of one urgency. max_running_jobs: at most so many of its jobs run at once in the whole database. concurrency_key, concurrency_limit: keys of the args, separated by commas; at most so many jobs of one combination of their values run at once, in order if 1. rate_limit, rate_period: at most so many starts in any such interval, of each value of concurrency_key if that is given. remaining_work: a query returning the args (jsonb) of work to do, for a worker that is kept at max_running_jobs while there is any; no retries, no deduplication. data_consistency: "always" (the default: everything is read from the primary), "sticky" (read_handler runs on a replica that has caught up with the job''s enqueuer, or else on the primary) or "delayed" (the job is put back once before it turns to the primary). read_handler: a function of one jsonb, the args, returning jsonb, run read-only there; the handler gets its result in a parameter "read". feature_flag: name of a flag, see set_flag(); where it is off, data_consistency is always. loggable_args: keys of the args whose values may be logged, numbers always may. record, record_key, pending: a table, the args keys that hold its primary key, and a condition on its row, called record: the job ends at once with the result "skipped" when its record is gone or not pending; otherwise the row is locked and checked again around the handler; and jobs are deduplicated per record. heal_every: so often, records that are pending, whose row has not changed for heal_after, and that have no job, get one, enqueued by the worker''s definer and spread over time. on_dead, on_expired: another worker, a job of which, with args {"job", "worker", "args", "error"}, is enqueued for the job''s owner in the transaction that makes a job dead, or cancels it because it expired. encrypt: args keys whose values are stored as ciphertext (AES-256-GCM, by the keys of the setting queue_jobs.encryption_key_command), or "*" for all; handlers and claimants get them clear, views, logs and dumps do not; not what concurrency_key, record_key or loggable_args names, nor with remaining_work. encrypt_result: the results of its jobs likewise. inherit_context: false: its jobs have no context but what enqueue() is given. Errors: 42704 no such worker for on_dead or on_expired, 42883 no such handler, 42P13 it does not fit, 22023 a value out of range, 42501 the worker is another role''s, 54000 its texts have more than 100 kB, or those of all workers of a role that is no superuser more than 10 MB, 55000 rate_limit or remaining_work without shared_preload_libraries. A WARNING if a handler''s jobs are not run for want of that.';
+
+CREATE FUNCTION queue_jobs.change_worker(
+    name text,
+    handler text DEFAULT NULL,
+    queue text DEFAULT NULL,
+    namespace text DEFAULT NULL,
+    version integer DEFAULT NULL,
+    idempotent boolean DEFAULT NULL,
+    deduplicate text DEFAULT NULL,
+    if_deduplicated text DEFAULT NULL,
+    including_scheduled boolean DEFAULT NULL,
+    dedup_ttl interval DEFAULT NULL,
+    max_retries integer DEFAULT NULL,
+    retry_backoff text DEFAULT NULL,
+    urgency text DEFAULT NULL,
+    external_dependencies boolean DEFAULT NULL,
+    resource_boundary text DEFAULT NULL,
+    feature_category text DEFAULT NULL,
+    weight integer DEFAULT NULL,
+    max_running_jobs integer DEFAULT NULL,
+    concurrency_key text DEFAULT NULL,
+    concurrency_limit integer DEFAULT NULL,
+    rate_limit integer DEFAULT NULL,
+    rate_period interval DEFAULT NULL,
+    tags text[] DEFAULT NULL,
+    remaining_work text DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    lock_timeout interval DEFAULT NULL,
+    data_consistency text DEFAULT NULL,
+    read_handler text DEFAULT NULL,
+    feature_flag text DEFAULT NULL,
+    record text DEFAULT NULL,
+    record_key text DEFAULT NULL,
+    pending text DEFAULT NULL,
+    heal_every interval DEFAULT NULL,
+    heal_after interval DEFAULT NULL,
+    run_as text DEFAULT NULL,
+    loggable_args text[] DEFAULT NULL,
+    keep_completed interval DEFAULT NULL,
+    on_dead text DEFAULT NULL,
+    on_expired text DEFAULT NULL,
+    encrypt text[] DEFAULT NULL,
+    encrypt_result boolean DEFAULT NULL,
+    retry_for interval DEFAULT NULL,
+    inherit_context boolean DEFAULT NULL,
+    reset text[] DEFAULT '{}')
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_change_worker';
+COMMENT ON FUNCTION queue_jobs.change_worker IS
+'Changes these options of a worker, and leaves all others; NULL: unchanged. reset: options that go back to their defaults. The definition that comes of it is checked as a whole, as define_worker() does. A queue without a namespace stays in that of the worker. idempotent and deduplicate, where they are what their defaults are, go with record and idempotent. Another session that changes the worker is waited for. Errors: 42704 no such worker, 42501 another role''s, 22023 an option that is out of range, does not go with others, does not exist, or is both given and reset, and those of define_worker().';
 
 -- Of several handlers of one name the definer's own, if there is one; 0.1.0 had their jobs wait. What is not there now stays without an owner, and its jobs
 -- wait until the worker is defined again.

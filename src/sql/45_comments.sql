@@ -46,7 +46,9 @@ COMMENT ON COLUMN queue_jobs.worker.deduplicate IS 'until when a job keeps dupli
 COMMENT ON COLUMN queue_jobs.worker.if_deduplicated IS 'what becomes of a duplicate while the job runs, under until_executed: drop, or reschedule_once (the job runs once more)';
 COMMENT ON COLUMN queue_jobs.worker.including_scheduled IS 'whether jobs that are due later keep duplicates out, too';
 COMMENT ON COLUMN queue_jobs.worker.dedup_ttl IS 'a job that has waited longer than this keeps no duplicate out';
-COMMENT ON COLUMN queue_jobs.worker.max_retries IS 'attempts after the first; 0: the first failure is final';
+COMMENT ON COLUMN queue_jobs.worker.max_retries IS 'attempts after the first; 0: the first failure is final; NULL: retry_for counts';
+COMMENT ON COLUMN queue_jobs.worker.retry_for IS 'for how long after its first failure a job is tried again; NULL: max_retries counts';
+COMMENT ON COLUMN queue_jobs.worker.inherit_context IS 'false: its jobs have no context but what enqueue() is given';
 COMMENT ON COLUMN queue_jobs.worker.retry_backoff IS 'function of the number of failures that returns the delay of the next attempt; NULL: Sidekiq''s formula';
 COMMENT ON COLUMN queue_jobs.worker.urgency IS 'high, low or throttled: which jobs start first, and the targets in worker_statistics';
 COMMENT ON COLUMN queue_jobs.worker.external_dependencies IS 'whether its jobs wait for services outside of the database';

@@ -21,6 +21,8 @@ SELECT queue_jobs_internal.bind_functions();
 REVOKE ALL ON FUNCTION queue_jobs.explain_job(bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.explain_job(bigint) TO queue_jobs_enqueue, queue_jobs_operate, queue_jobs_read;
 
+REVOKE ALL ON FUNCTION queue_jobs.change_worker FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.change_worker TO queue_jobs_define;
 REVOKE ALL ON FUNCTION queue_jobs.search_jobs, queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs,
     queue_jobs.change_job FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.search_jobs TO queue_jobs_read;
