@@ -96,3 +96,21 @@ SELECT helper.error_of($$SELECT queue_jobs.enqueue('waiting', dedup_key => 'x', 
 SELECT helper.error_of($$SELECT queue_jobs.enqueue('waiting', dedup_key => 'x', if_waiting => 'replace', max_delay => '1 min')$$);
 SELECT helper.error_of($$SELECT queue_jobs.enqueue('waiting', dedup_key => 'x', if_waiting => 'debounce', delay => '1 s', max_delay => '-1 s')$$);
 SELECT count(*) FROM queue_jobs.job WHERE dedup_key = 'x';
+
+-- the worker says it for all calls, and which args make two jobs the same
+SELECT queue_jobs.define_worker('waiting_page', idempotent => true, if_waiting => 'replace', dedup_args => '{page}');
+SELECT if_waiting, max_delay, dedup_args FROM queue_jobs.worker WHERE name = 'waiting_page';
+SELECT queue_jobs.enqueue('waiting_page', '{"page": 1, "v": 1}') AS job \gset
+SELECT queue_jobs.enqueue('waiting_page', '{"v": 2, "page": 1}') = :job AS same, queue_jobs.enqueue('waiting_page', '{"page": 2, "v": 1}') <> :job AS other,
+       queue_jobs.enqueue('waiting_page', '{"v": 1}') <> :job AS other, (SELECT count(DISTINCT id) FROM queue_jobs.enqueue_many('waiting_page', ARRAY['{"page": 3, "v": 1}', '{"page": 3, "v": 2}']::jsonb[]) id);
+SELECT queue_jobs.try_enqueue('waiting_page', '{"page": 1, "v": 3}', if_waiting => 'drop') IS NULL AS dropped;
+SELECT args FROM queue_jobs.claim('c', '{waiting_page}', 10) ORDER BY id;
+SELECT queue_jobs.change_worker('waiting_page', if_waiting => 'debounce', max_delay => '1 min');
+SELECT if_waiting, max_delay, dedup_args, idempotent FROM queue_jobs.worker WHERE name = 'waiting_page';
+SELECT queue_jobs.enqueue('waiting_page', '{"page": 9}', delay => '2 min') AS job \gset
+SELECT run_at - created_at = '1 min' AS latest FROM queue_jobs.job WHERE id = :job;
+SELECT helper.error_of($$SELECT queue_jobs.enqueue('waiting_page')$$);
+SELECT helper.error_of($$SELECT queue_jobs.enqueue_many('waiting_page', '{}')$$);
+SELECT helper.error_of($$SELECT queue_jobs.define_worker('x', if_waiting => 'debounced')$$);
+SELECT helper.error_of($$SELECT queue_jobs.define_worker('x', if_waiting => 'replace', max_delay => '1 min')$$);
+SELECT helper.error_of($$SELECT queue_jobs.define_worker('x', dedup_args => '{}')$$);

@@ -289,6 +289,32 @@ set_deduplication(Definition *definition, bool has_record)
 	return idempotent ? strategy : DEDUP_NONE;
 }
 
+/* Sets if_waiting, max_delay and dedup_args. */
+static void
+set_waiting(Definition *definition, bool has_record)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	int			if_waiting = IF_WAITING_DROP;
+
+	if (!PG_ARGISNULL(ARG(if_waiting)))
+		if_waiting = set_value(definition, OPTION(if_waiting), if_waiting_names,
+							   "It says what becomes of the job of the same key that waits.");
+	if (!PG_ARGISNULL(ARG(max_delay)) && if_waiting != IF_WAITING_DEBOUNCE)
+		refuse_combination("max_delay needs if_waiting => \"debounce\"",
+						   psprintf("if_waiting is %s.", quoted(text_argument(fcinfo, ARG(if_waiting)))),
+						   "Leave max_delay out, or give if_waiting => \"debounce\".");
+	set_interval(definition, OPTION(max_delay), 1000, LONGEST_TTL,
+				 "Give an interval from 1 millisecond to 10 years, or NULL for none.");
+	if (PG_ARGISNULL(ARG(dedup_args)))
+		return;
+	if (has_record)
+		refuse_combination("dedup_args and record exclude each other",
+						   "Jobs that have a record are the same if they name the same one.",
+						   "Leave dedup_args out.");
+	dedup_args_check(PG_GETARG_ARRAYTYPE_P(ARG(dedup_args)));
+	set_names(definition, OPTION(dedup_args));
+}
+
 /* heal_every and heal_after: what is healed must be deduplicated, or healing would multiply it. */
 static void
 set_healing(Definition *definition, bool has_record, DedupStrategy strategy)
@@ -704,6 +730,7 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 	set_search_path(&definition, name, definer);
 	has_record = set_record(&definition);
 	strategy = set_deduplication(&definition, has_record);
+	set_waiting(&definition, has_record);
 	set_healing(&definition, has_record, strategy);
 	set_attributes(&definition);
 	set_limits(&definition);

@@ -187,14 +187,25 @@ options_arguments(FunctionCallInfo fcinfo, const Worker *worker, int max_retries
 	return job_options(worker, &given);
 }
 
-/* Reads the parameter if_dead. */
-/* Reads if_waiting and max_delay: what the call does to the job of its key that waits. */
-static WaitingCall
-waiting_arguments(FunctionCallInfo fcinfo, bool has_key)
+/* Raises an ERROR if a job is to be debounced and has no delay. */
+static void
+require_delay(FunctionCallInfo fcinfo, int arg, IfWaiting if_waiting)
 {
-	WaitingCall said = {.max_delay = NO_MAX_DELAY};
+	if (if_waiting == IF_WAITING_DEBOUNCE && PG_ARGISNULL(arg))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("if_waiting => \"debounce\" needs a delay"),
+				 errdetail("delay is NULL; the job is due so long after the latest call."),
+				 errhint("Give a delay, or if_waiting => \"replace\".")));
+}
+
+/* Reads if_waiting and max_delay; the worker says what a call does that is given none. */
+static WaitingCall
+waiting_arguments(FunctionCallInfo fcinfo, const Worker *worker, bool has_key)
+{
 	char	   *name = text_argument(fcinfo, Arg_enqueue_if_waiting);
-	int			value = name == NULL ? IF_WAITING_DROP : option_value(if_waiting_names, name);
+	int			value = name == NULL ? (int) worker->if_waiting : option_value(if_waiting_names, name);
+	WaitingCall said = {.max_delay = NO_MAX_DELAY};
 
 	if (value < 0)
 		ereport(ERROR,
@@ -209,12 +220,10 @@ waiting_arguments(FunctionCallInfo fcinfo, bool has_key)
 				 errmsg("if_waiting needs a deduplication key"),
 				 errdetail("The worker does not deduplicate by its args, and dedup_key is NULL."),
 				 errhint("Give a dedup_key, or define the worker with idempotent => true.")));
-	if (said.if_waiting == IF_WAITING_DEBOUNCE && PG_ARGISNULL(Arg_enqueue_delay))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("if_waiting => \"debounce\" needs a delay"),
-				 errdetail("delay is NULL; the job is due so long after the latest call."),
-				 errhint("Give a delay, or if_waiting => \"replace\".")));
+	if (has_key)
+		require_delay(fcinfo, Arg_enqueue_delay, said.if_waiting);
+	if (said.if_waiting == IF_WAITING_DEBOUNCE && worker->max_delay > 0)
+		said.max_delay = worker->max_delay;
 	if (PG_ARGISNULL(Arg_enqueue_max_delay))
 		return said;
 	if (said.if_waiting != IF_WAITING_DEBOUNCE)
@@ -313,7 +322,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	if (!PG_ARGISNULL(Arg_enqueue_jitter))
 		run_at = spread(run_at, future_interval(fcinfo, Arg_enqueue_jitter, "jitter"));
 	dedup_key = checked_dedup_key(text_argument(fcinfo, Arg_enqueue_dedup_key));
-	waiting = waiting_arguments(fcinfo, dedup_key != NULL || dedup_takes_part(worker));
+	waiting = waiting_arguments(fcinfo, worker, dedup_key != NULL || dedup_takes_part(worker));
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	call_check_args(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
@@ -630,6 +639,8 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	catalog_require_call(fcinfo, Nargs_enqueue_many);
 	enqueue_check_right(worker);
 	read_many(fcinfo, now, &many);
+	if (dedup_takes_part(worker) || many.dedup_keys.values != NULL)
+		require_delay(fcinfo, Arg_enqueue_many_delay, worker->if_waiting);
 	queue = queue_argument(fcinfo, Arg_enqueue_many_queue, worker);
 	options = options_arguments(fcinfo, worker, Arg_enqueue_many_max_retries, -1, -1, Arg_enqueue_many_tags);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

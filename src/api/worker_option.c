@@ -193,22 +193,47 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/* ---- encryption ---- */
+/* ---- args keys ---- */
+
+/* ERROR for a name of several lines. Returns how many bytes the names have, one a line. */
+static int
+length_of_lines(const char *option, List *names)
+{
+	int			length = 0;
+	ListCell   *cell;
+
+	foreach(cell, names)
+	{
+		length += (int) strlen(lfirst(cell)) + 1;
+		if (strchr(lfirst(cell), '\n') != NULL)
+			refuse_combination(psprintf("invalid element of %s: \"%s\"", option, (char *) lfirst(cell)),
+							   "It has more than one line.", "Give names of args keys.");
+	}
+	return length;
+}
+
+void
+dedup_args_check(ArrayType *array)
+{
+	List	   *names = text_list(PointerGetDatum(array));
+	int			length = length_of_lines("dedup_args", names);
+
+	if (names == NIL)
+		refuse_combination("dedup_args is empty", "All jobs of the worker would be the same.",
+						   "Name args keys, or leave it out.");
+	if (length > MOST_OF_ENCRYPT)
+		refuse_combination("dedup_args is too long",
+						   psprintf("Its names have %d bytes; at most %d are allowed.", length,
+									MOST_OF_ENCRYPT),
+						   "Name fewer args keys.");
+}
 
 /* ERROR for names in encrypt that cannot be stored. */
 static void
 check_encrypt_names(List *encrypt)
 {
-	int			length = 0;
-	ListCell   *cell;
+	int			length = length_of_lines("encrypt", encrypt);
 
-	foreach(cell, encrypt)
-	{
-		length += (int) strlen(lfirst(cell)) + 1;
-		if (strchr(lfirst(cell), '\n') != NULL)
-			refuse_combination(psprintf("invalid element of encrypt: \"%s\"", (char *) lfirst(cell)),
-							   "It has more than one line.", "Give names of args keys.");
-	}
 	if (is_listed("*", encrypt) && list_length(encrypt) > 1)
 		refuse_combination("encrypt names all keys and others", "\"*\" means the values of all keys.",
 						   "Give either '{*}' or names.");

@@ -75,6 +75,9 @@ extern const char *quoted(const char *value);
 extern const char *given_interval(FunctionCallInfo fcinfo, int arg);
 extern void refuse_combination(const char *message, const char *detail, const char *hint);
 
+/* Raises an ERROR for args keys that dedup_args cannot name. */
+extern void dedup_args_check(ArrayType *array);
+
 /*
  * ERROR if these options do not go together: what the engine itself has to read cannot be encrypted, keys by
  * which it counts, deduplicates or finds records. The arrays have no NULLs, and the keys are NULL or lists of

@@ -30,6 +30,7 @@
 #define OID_milliseconds INTERVALOID
 #define OID_tags TEXTARRAYOID
 #define OID_keys TEXTARRAYOID
+#define OID_if_waiting TEXTOID
 #define OID_strategy TEXTOID
 #define OID_urgency TEXTOID
 #define OID_boundary TEXTOID
@@ -181,6 +182,12 @@ worker_encrypts(const Worker *worker, const char *key, int length)
 	return lists(worker->encrypt, key, length);
 }
 
+bool
+worker_deduplicates_by(const Worker *worker, const char *key, int length)
+{
+	return lists(worker->dedup_args, key, length);
+}
+
 char *
 worker_search_path(const Worker *worker, const WorkerTexts *texts)
 {
@@ -224,6 +231,7 @@ worker_is_of_row(const Worker *worker, HeapTuple tuple)
 #define READ_keys(i) (n[i] ? NULL : encrypted_keys(v[i]))
 #define READ_value(i, names) Max(option_value(names, TextDatumGetCString(v[i])), 0)
 #define READ_strategy(i) READ_value(i, strategy_names)
+#define READ_if_waiting(i) (n[i] ? IF_WAITING_DROP : READ_value(i, if_waiting_names))
 #define READ_urgency(i) READ_value(i, urgency_names)
 #define READ_boundary(i) READ_value(i, boundary_names)
 #define READ_consistency(i) READ_value(i, consistency_names)
@@ -366,6 +374,7 @@ free_string(char **string)
 #define STRING_microseconds(action, member)
 #define STRING_milliseconds(action, member)
 #define STRING_strategy(action, member)
+#define STRING_if_waiting(action, member)
 #define STRING_urgency(action, member)
 #define STRING_boundary(action, member)
 #define STRING_consistency(action, member)

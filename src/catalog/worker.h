@@ -108,6 +108,7 @@ typedef struct RowVersion
 #define Worker_tags char *
 #define Worker_keys char *
 #define Worker_strategy DedupStrategy
+#define Worker_if_waiting IfWaiting
 #define Worker_urgency Urgency
 #define Worker_boundary ResourceBoundary
 #define Worker_consistency DataConsistency
@@ -154,6 +155,9 @@ extern bool worker_has_tag(const Worker *worker, const char *tag);
 
 /* Whether the worker encrypts the values of that args key; it need not end with a zero byte. */
 extern bool worker_encrypts(const Worker *worker, const char *key, int length);
+
+/* Whether dedup_args, which the worker has, name the args key. */
+extern bool worker_deduplicates_by(const Worker *worker, const char *key, int length);
 
 /*
  * Returns the worker; for a job that has options of its own, as a schedule's command has, a copy in the

@@ -67,6 +67,9 @@ WORKER_COLUMN(encrypt, keys)
 WORKER_COLUMN(encrypt_result, boolean)
 WORKER_COLUMN(retry_for, microseconds)	/* from the first failure on; 0: max_retries counts */
 WORKER_OPTION(inherit_context, boolean)
+WORKER_COLUMN(if_waiting, if_waiting)
+WORKER_COLUMN(max_delay, microseconds)	/* 0: none */
+WORKER_COLUMN(dedup_args, keys)			/* args keys, one a line, that are in the key of a job; NULL: all */
 ROW_COLUMN(pending, text)				/* SQL condition on the record */
 ROW_COLUMN(remaining_work, text)		/* query */
 ROW_COLUMN(search_path, text)			/* for the names in these; see worker_search_path() */

@@ -69,6 +69,41 @@ lane_of(const Job *job)
 	return lane;
 }
 
+/* The args that dedup_args name; a key that is missing makes two jobs the same only if both lack it. */
+static Jsonb *
+chosen_args(const Worker *worker, Jsonb *args)
+{
+	QjJsonbState state = {0};
+	JsonbIterator *iterator;
+	JsonbIteratorToken token;
+	JsonbValue	key;
+	JsonbValue	value;
+
+	if (worker->dedup_args == NULL || !JB_ROOT_IS_OBJECT(args))
+		return args;
+	QjPushJsonb(&state, WJB_BEGIN_OBJECT, NULL);
+	iterator = JsonbIteratorInit(&args->root);
+	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
+	{
+		if (token != WJB_KEY)
+			continue;
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		if (!worker_deduplicates_by(worker, key.val.string.val, key.val.string.len))
+			continue;
+		QjPushJsonb(&state, WJB_KEY, &key);
+		QjPushJsonb(&state, WJB_VALUE, &value);
+	}
+	QjPushJsonb(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
+}
+
+/* The args in the key of a job that names the worker's record, if that has one. */
+static Jsonb *
+named_args(const Worker *worker, Jsonb *args)
+{
+	return worker->record != NULL ? record_key_args(worker, args) : chosen_args(worker, args);
+}
+
 void
 dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 {
@@ -80,8 +115,8 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 		return;
 	lane = lane_of(job);
 	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
-		token = encrypted_dedup_token(lane, args);
-	job->dedup_hash = hash_key(lane, token == NULL ? record_key_args(worker, args) : args, token);
+		token = encrypted_dedup_token(lane, chosen_args(worker, args));
+	job->dedup_hash = hash_key(lane, token == NULL ? named_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
@@ -92,7 +127,8 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 static Jsonb *
 key_args(const Worker *worker, const Job *job)
 {
-	return record_has_key(worker, job->args) ? record_key_args(worker, job->args) : job->args;
+	return worker->record == NULL || record_has_key(worker, job->args) ? named_args(worker, job->args)
+		: job->args;
 }
 
 void

@@ -88,7 +88,8 @@ new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, T
 	memset(call, 0, sizeof(*call));
 	call->worker = worker;
 	call->role = worker->run_as_definer ? worker->definer : owner;
-	call->waiting.max_delay = NO_MAX_DELAY;
+	call->waiting.if_waiting = worker->if_waiting;
+	call->waiting.max_delay = worker->max_delay > 0 ? worker->max_delay : NO_MAX_DELAY;
 	call->job.version = worker->version;
 	call->job.created_at = now;
 	call->job.priority = priority;
@@ -222,6 +223,8 @@ change_or_insert(EnqueueCall *call, LiveTable *table, bool *duplicate)
 			waiting_written(job->dedup_hash, NULL);
 	}
 	key_call_end(job->dedup_hash);
+	job->call = 0;				/* the next one may have no key */
+	job->no_later = NO_TIME;
 	return id;
 }
 

@@ -337,7 +337,10 @@ SELECT w.name,
        COALESCE(w.encrypt, '{}') AS encrypt,
        COALESCE(w.encrypt_result, false) AS encrypt_result,
        w.retry_for,
-       w.inherit_context
+       w.inherit_context,
+       COALESCE(w.if_waiting, 'drop') AS if_waiting,
+       w.max_delay,
+       w.dedup_args
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs_internal.lane_duplicates() d

@@ -85,6 +85,9 @@ COMMENT ON COLUMN queue_jobs.worker.handler_owner IS 'role that owned the handle
 COMMENT ON COLUMN queue_jobs.worker.on_dead IS 'worker of the job that is enqueued when one of its jobs dies';
 COMMENT ON COLUMN queue_jobs.worker.on_expired IS 'worker of the job that is enqueued when one of its jobs expires';
 COMMENT ON COLUMN queue_jobs.worker.encrypt IS 'args keys whose values are stored as ciphertext; *: all';
+COMMENT ON COLUMN queue_jobs.worker.if_waiting IS 'what becomes of the job of its key that waits, when another one is enqueued, unless the call says otherwise: drop, replace, replace_args, debounce';
+COMMENT ON COLUMN queue_jobs.worker.max_delay IS 'debounce puts no job off for longer than this; NULL: for as long as calls come';
+COMMENT ON COLUMN queue_jobs.worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.worker.encrypt_result IS 'the results of its jobs are stored as ciphertext';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';
