@@ -114,3 +114,27 @@ SELECT helper.error_of($$SELECT queue_jobs.enqueue_many('waiting_page', '{}')$$)
 SELECT helper.error_of($$SELECT queue_jobs.define_worker('x', if_waiting => 'debounced')$$);
 SELECT helper.error_of($$SELECT queue_jobs.define_worker('x', if_waiting => 'replace', max_delay => '1 min')$$);
 SELECT helper.error_of($$SELECT queue_jobs.define_worker('x', dedup_args => '{}')$$);
+
+-- values that are stored out of line are written at the commit, too
+BEGIN;
+SELECT count(DISTINCT queue_jobs.enqueue('waiting', (SELECT jsonb_build_object('n', n, 'text', string_agg(md5((n * 1000 + i)::text), '')) FROM generate_series(1, 200) i), dedup_key => 'large', if_waiting => 'replace')) FROM generate_series(1, 40) n;
+COMMIT;
+SELECT args -> 'n' AS n, length(args ->> 'text') FROM queue_jobs.job WHERE dedup_key = 'large';
+BEGIN;
+SELECT count(DISTINCT queue_jobs.enqueue('waiting', (SELECT jsonb_build_object('n', -n, 'text', string_agg(md5(i::text), '')) FROM generate_series(1, 200) i), dedup_key => 'large', if_waiting => 'replace')) FROM generate_series(1, 40) n;
+COMMIT;
+SELECT args -> 'n' AS n, length(args ->> 'text') FROM queue_jobs.job WHERE dedup_key = 'large';
+SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE dedup_key = 'large';
+
+-- a job whose call said nothing has freed its key when it is claimed
+SELECT queue_jobs.enqueue('waiting', '{"v": 1}', dedup_key => 'plain') AS job \gset
+SELECT id = :job AS job FROM queue_jobs.claim('c', '{waiting}', 10);
+SELECT queue_jobs.enqueue('waiting', '{"v": 2}', dedup_key => 'plain', if_waiting => 'replace') AS next \gset
+SELECT id = :next AS next FROM queue_jobs.claim('c', '{waiting}', 10);
+SELECT queue_jobs.complete_many(ARRAY[:job, :next], ARRAY[1, 1]);
+
+-- a debounced job that comes after another waits for it
+SELECT queue_jobs.enqueue('waiting', delay => '1 day') AS job \gset
+SELECT queue_jobs.enqueue('waiting', dedup_key => 'after', if_waiting => 'debounce', delay => '1 s', max_delay => '0', after => ARRAY[:job]) AS next \gset
+SELECT state FROM queue_jobs.job WHERE id = :next;
+SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE id IN (:job, :next);

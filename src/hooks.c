@@ -61,8 +61,10 @@ static void
 transaction_event(XactEvent event, void *argument)
 {
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		for (int i = 0; i < lengthof(before_commit); i++)
-			before_commit[i] (event);
+		do
+			for (int i = 0; i < lengthof(before_commit); i++)
+				before_commit[i] (event);
+		while (!wakeup_announce_ends());	/* last: executors wait for us from now on */
 	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		for (int i = 0; i < lengthof(transaction_end); i++)
 			transaction_end[i] (event);

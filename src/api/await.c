@@ -155,9 +155,9 @@ look_for_end(void *argument, TimestampTz *next)
 	else
 		waiter_await_batch(awaited->id);
 	ended = read_awaited(awaited, &expires_at);
-	if (!ended && expires_at <= GetCurrentTimestamp() && may_end_jobs())
+	if (!ended && expires_at <= GetCurrentTimestamp())
 	{
-		if (end_awaited_job(awaited->id))
+		if (may_end_jobs() && end_awaited_job(awaited->id))
 		{
 			CommandCounterIncrement();
 			ended = read_awaited(awaited, &expires_at);
@@ -189,7 +189,8 @@ await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 
 /* Jobs; and those that are not to be kept, but were waited for when they ended. */
 #define AWAITED_JOBS \
-	"(SELECT id, state, result, last_error, finished_at, owner, expires_at FROM queue_jobs.job WHERE id = $1" \
+	"(SELECT id, state, result, last_error, finished_at, owner," \
+	" CASE WHEN attempt = 0 THEN expires_at END AS expires_at FROM queue_jobs.job WHERE id = $1" \
 	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.finished_at, pg_get_userbyid(l.owner), NULL" \
 	"  FROM queue_jobs.member_job m JOIN queue_jobs.lane l ON l.id = m.lane WHERE m.id = $1 AND m.keep_until <= clock_timestamp()) AS j"
 

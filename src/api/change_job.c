@@ -131,7 +131,7 @@ change_locked_job(FunctionCallInfo fcinfo, LiveTable *table, TupleTableSlot *slo
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_position(job));
 	else
-		wakeup_due(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job->run_at);
+		wakeup_due(job->lane, lane_executor_role(lane, registry_worker(lane->worker)), job_found_at(job));
 }
 
 /* change_job(id, run_at, priority, args): true if the job waits, and is changed. */

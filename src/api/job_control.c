@@ -330,16 +330,14 @@ job_control_before_commit(XactEvent event)
 	int64		id;
 	JobState	end_as;
 
-	do
-		for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
-		{
-			CHECK_FOR_INTERRUPTS();
-			if (end_put_back(id, end_as))
-				wakeup_end_made(i - 1);
-			else if (event == XACT_EVENT_PRE_PREPARE)
-				refuse_prepare(id);
-		}
-	while (!wakeup_announce_ends());	/* last, for executors wait for us from now on */
+	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (end_put_back(id, end_as))
+			wakeup_end_made(i - 1);
+		else if (event == XACT_EVENT_PRE_PREPARE)
+			refuse_prepare(id);
+	}
 }
 
 /* Sets the job's columns to those of a job that is due now and has not begun. */

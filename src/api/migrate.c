@@ -110,7 +110,7 @@ move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Wor
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));
 	else
-		wakeup_due(job->lane, lane_executor_role(lane, worker), job->run_at);
+		wakeup_due(job->lane, lane_executor_role(lane, worker), job_found_at(job));
 	migration->moved++;
 }
 

@@ -168,6 +168,12 @@ job_failures(const Job *job)
 	return Max(job->attempt - job->uncharged, 0);
 }
 
+TimestampTz
+job_found_at(const Job *job)
+{
+	return job->indexed_at == NO_TIME || job->indexed_at > job->run_at ? job->run_at : job->indexed_at;
+}
+
 bool
 job_expired(const Job *job, TimestampTz now)
 {

@@ -161,6 +161,9 @@ extern int	job_failures(const Job *job);
 extern int	job_max_attempts(const Job *job, int max_retries);
 
 /* Whether it is too late for its first start. */
+/* The time at which the index has a job that is not due: a debounced one may be due later than that. */
+extern TimestampTz job_found_at(const Job *job);
+
 extern bool job_expired(const Job *job, TimestampTz now);
 
 /* Adds the failure of an attempt to job->errors; the text is cut to MAX_ERROR_LENGTH. */

@@ -351,6 +351,7 @@ static HTAB *left = NULL;		/* Left, by role */
 static bool finds_expiring = false;
 static int64 expiring_after[2];
 static TimestampTz find_again_at = DT_NOEND;	/* jobs that expire */
+static TimestampTz expiring_until = DT_NOEND;	/* a walk for jobs that expire soon ends there */
 static TimestampTz not_before = DT_NOEND;	/* no query sooner, since one has failed */
 
 /* ---- reading ---- */
@@ -609,6 +610,7 @@ void
 look_all_find_expiring(void)
 {
 	find_again_at = DT_NOEND;
+	expiring_until = DT_NOEND;
 	finds_expiring = true;
 	expiring_after[0] = expiring_after[1] = PG_INT64_MIN;
 }
@@ -665,7 +667,9 @@ step_of_expiring(void)
 	}
 	if (piece.count > 0)
 		memcpy(expiring_after, piece.rows[piece.count - 1].key, sizeof(expiring_after));
-	finds_expiring = piece.count == IDS_AT_ONCE;
+	finds_expiring = piece.count == IDS_AT_ONCE && expiring_after[0] <= expiring_until;
+	if (piece.count == IDS_AT_ONCE && !finds_expiring)
+		find_again_at = Min(find_again_at, expiring_after[0]);
 }
 
 bool
@@ -677,7 +681,10 @@ look_all_step(void)
 		return false;
 	not_before = DT_NOEND;
 	if (find_again_at <= now)
+	{
 		look_all_find_expiring();
+		expiring_until = now + EXPIRES_SOON;
+	}
 	if (finds_expiring)
 		step_of_expiring();
 	else if (phase != AT_REST || begin_rest())

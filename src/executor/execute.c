@@ -201,7 +201,7 @@ put_back_as_said(Run *run, TupleTableSlot *slot)
 static int
 end_to_make(const Run *run, RunEnd end)
 {
-	int			end_as = end_wanted(run);	/* waits for sessions that are about to ask */
+	int			end_as = end_wanted(run);
 
 	return end == RUN_SUCCEEDED && current_job.snooze < 0 ? -1 : end_as;
 }

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "batch_member.h"
 #include "call.h"
 #include "command.h"
 #include "compat.h"
@@ -255,6 +256,7 @@ run_function(Run *run)
 		PopActiveSnapshot();
 		close_cursors();
 		call_check_deferred_constraints();
+		batch_deaths_before_commit(XACT_EVENT_PRE_COMMIT);	/* within the worker's limits of time */
 		end_timeout(run);
 		ReleaseCurrentSubTransaction();
 	}
@@ -362,6 +364,7 @@ run_procedure(Run *run)
 			call_if_work(run, &end);
 		close_cursors();
 		call_check_deferred_constraints();
+		batch_deaths_before_commit(XACT_EVENT_PRE_COMMIT);	/* within the worker's limits of time */
 		end_timeout(run);
 	}
 	PG_CATCH();

@@ -38,8 +38,9 @@
 #define LONGEST_WAIT (5 * USECS_PER_SEC)	/* as the server does for others who use a database */
 #define LOOK_EVERY 1000		/* milliseconds; but mostly a process that leaves wakes us */
 
-/* Effects that the end of the transaction undoes or publishes; the lists live in its memory. */
 static uint32 wait_event = 0;	/* QjWaitEvent() */
+
+/* Effects that the end of the transaction undoes or publishes; the lists live in its memory. */
 static List *held = NIL;		/* OIDs of databases */
 static List *changed = NIL;		/* OIDs of databases that may have come to have jobs to run */
 static Oid	emptied = InvalidOid;	/* the database that is dropped, or ours if the extension is */

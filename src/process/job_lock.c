@@ -104,7 +104,6 @@ static const LOCKMODE lock_modes[] = {
 	[HOLD_END] = AccessExclusiveLock,
 };
 
-/* Returns the tag of an advisory lock of our own class. */
 /* Returns the number with its bits rotated. */
 static uint64
 rotate_left(uint64 number, int bits)

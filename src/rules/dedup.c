@@ -43,6 +43,7 @@
 #include "current_job.h"
 #include "dedup.h"
 #include "dependency.h"
+#include "encrypted_job.h"
 #include "end_news.h"
 #include "executor_slot.h"
 #include "history.h"
@@ -271,7 +272,7 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 			location_relied_on(&other);
 			wakeup_released(other.lane, role, job_position(&other));
 			if (!other.due)
-				wakeup_due(other.lane, role, other.run_at);
+				wakeup_due(other.lane, role, job_found_at(&other));
 		}
 	}
 	key_scan_end(&scan);
@@ -369,7 +370,7 @@ key_state(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *s
 	{
 		if (other.id == job->id || !dedup_same_key(job, &other))
 			continue;
-		if (is_run_by_lease(&other, now))
+		if (is_run_by_lease(&other, now) && dedup_one_at_a_time(&other, worker))
 			state = KEY_RUNS;
 		else if (goes_first(&other, job, worker, now))
 		{
@@ -528,7 +529,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, int attempt
 		return false;
 	wakeup_taken(other->lane, InvalidOid, job_position(other));
 	if (!other->due)
-		wakeup_due_if_undone(other->lane, InvalidOid, other->run_at);
+		wakeup_due_if_undone(other->lane, InvalidOid, job_found_at(other));
 	if (other->schedule != NULL)
 		wakeup_schedules();		/* a tick may wait for its end */
 	duplicates_note(other->lane, LANE_MERGED);
@@ -578,6 +579,8 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 			 Max(since, other_since) - Min(since, other_since) > worker->dedup_ttl))
 			continue;
 		if (dedup_has_state(&other) || job_signal_any_to_come(other.id))
+			continue;
+		if (other.call > job->call && encryption_key_missing(&other, worker) != NULL)
 			continue;
 		if (other.call > job->call)
 			waiting_take_args(job, &other);	/* also if it cannot be merged: another call has changed it */

@@ -145,7 +145,8 @@ new_job_next(const EnqueueCall *call)
 		encrypt(&job, call);
 	if (job.batch != 0 && !job.callback)
 		member_range_note(job.batch, job.id);
-	delay_start(&job, call->worker);
+	if (!call->keeps_run_at)
+		delay_start(&job, call->worker);
 	return job;
 }
 
@@ -376,6 +377,7 @@ enqueue_tick(const TickJob *tick)
 	live_open(&table);
 	if (tick->each)
 	{
+		call.keeps_run_at = true;
 		call.job.args = storable_args(tick->args);
 		call.job.due = call.job.run_at <= call.job.created_at;
 		id = new_job_insert(&call, &table);

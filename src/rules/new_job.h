@@ -22,6 +22,7 @@ typedef struct EnqueueCall
 	Oid			role;			/* role that the jobs run as */
 	bool		of_engine;		/* see enqueue_for() */
 	bool		waits;			/* for other jobs */
+	bool		keeps_run_at;	/* also if its worker may read from a replica */
 	WaitingCall waiting;		/* what becomes of the job of its key that waits */
 	Job			job;			/* a template */
 } EnqueueCall;

@@ -210,6 +210,14 @@ release_look(int64 child, bool signalled, bool *locked, TimestampTz *expires_at)
 	found = live_find(&table, child, false, &slot, &job);
 	*locked = found == FIND_LOCKED && !is_shown_by_executor(&table, child);
 	*expires_at = DT_NOEND;
+	if (found == FIND_LOCKED && !*locked)
+	{
+		/* its run may be undone, of which no news comes */
+		live_read(slot, &job);
+		*expires_at = expiry_to_note(&job);
+		if (*expires_at != DT_NOEND)
+			*expires_at = Max(*expires_at, GetCurrentTimestamp() + USECS_PER_SEC);
+	}
 	if (found == FIND_FOUND && job_expired(&job, GetCurrentTimestamp()))
 		end_job(&table, slot, &job, true);
 	else if (found == FIND_FOUND)

@@ -41,6 +41,7 @@
 #include "current_job.h"
 #include "encrypted_job.h"
 #include "end_news.h"
+#include "executor_slot.h"
 #include "history.h"
 #include "job_lock.h"
 #include "live_row.h"
@@ -56,6 +57,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/xid8.h"
 #include "waiting.h"
 #include "wakeup.h"
@@ -67,17 +69,10 @@ earlier(TimestampTz a, TimestampTz b)
 	return a == NO_TIME || (b != NO_TIME && b < a) ? b : a;
 }
 
-/* When the index has the job, which is not due. */
-static TimestampTz
-found_at(const Job *job)
-{
-	return job->indexed_at == NO_TIME ? job->run_at : job->indexed_at;
-}
-
 void
 waiting_begin(Job *job, const WaitingCall *said)
 {
-	if (said->if_waiting != IF_WAITING_DEBOUNCE || said->max_delay == NO_MAX_DELAY)
+	if (said->if_waiting != IF_WAITING_DEBOUNCE || said->max_delay == NO_MAX_DELAY || job->waits != NULL)
 		return;
 	job->no_later = calendar_bounded_sum(job->created_at, said->max_delay);
 	if (job->run_at <= job->no_later)
@@ -99,7 +94,7 @@ waiting_take_args(Job *job, const Job *later)
 	/* the texts of its errors may be ciphertext, too */
 	job->encrypted |= later->encrypted;
 	job->call = later->call;
-	if (job->clear_args != NULL)
+	if (job->clear_args != NULL || (job->claimant != NULL && (job->encrypted & ENCRYPTED_ARGS)))
 		require_decrypted_args(job);
 }
 
@@ -120,7 +115,7 @@ latest_time(const Job *other, const WaitingCall *said, TimestampTz now)
 static void
 take_time(Job *job, const Job *call, const WaitingCall *said, TimestampTz now)
 {
-	TimestampTz indexed_at = job->due ? NO_TIME : found_at(job);
+	TimestampTz indexed_at = job->due ? NO_TIME : job_found_at(job);
 	TimestampTz run_at = call->run_at;
 
 	job->no_later = said->if_waiting == IF_WAITING_DEBOUNCE ? latest_time(job, said, now) : NO_TIME;
@@ -140,7 +135,7 @@ static bool
 can_be_changed(const Job *other)
 {
 	return other->started_at == NO_TIME && other->step == NULL &&
-		!(other->waits != NULL && other->attempt == 0) && !dedup_has_begun(other, other->attempt) &&
+		other->waits == NULL && !dedup_has_begun(other, other->attempt) &&
 		!charge_possible(other);
 }
 
@@ -171,15 +166,17 @@ announce_change(const Job *before, const Job *job, const Worker *worker, Oid rol
 	if (before->due)
 		wakeup_taken(before->lane, role, job_position(before));
 	else
-		wakeup_due_if_undone(before->lane, role, found_at(before));
+		wakeup_due_if_undone(before->lane, role, job_found_at(before));
 	if (job->due)
 		wakeup_job(job->lane, role, job_position(job));
 	else
-		wakeup_due(job->lane, role, found_at(job));
+		wakeup_due(job->lane, role, job_found_at(job));
 	if (job->expires_at != before->expires_at)
 	{
 		if (job->batch != 0)
 			news_note(NEWS_BATCH, job->batch);
+		else if (job->expires_at != NO_TIME && worker != NULL && worker->on_expired != NULL)
+			news_note(NEWS_WAITS, job->id);
 		if (history_is_awaited(job->id))
 			news_note(NEWS_ENDED, job->id);
 	}
@@ -237,6 +234,7 @@ copy_for_transaction(const Job *job)
 	copy->options = job->options ? DatumGetJsonbPCopy(JsonbPGetDatum(job->options)) : NULL;
 	copy->dedup_key = job->dedup_key ? pstrdup(job->dedup_key) : NULL;
 	copy->schedule = job->schedule ? pstrdup(job->schedule) : NULL;
+	copy->read_from = job->read_from ? pstrdup(job->read_from) : NULL;
 	copy->errors = job->errors ? DatumGetJsonbPCopy(JsonbPGetDatum(job->errors)) : NULL;
 	MemoryContextSwitchTo(old);
 	return copy;
@@ -255,6 +253,8 @@ free_copy(Job *job)
 		pfree(job->dedup_key);
 	if (job->schedule != NULL)
 		pfree(job->schedule);
+	if (job->read_from != NULL)
+		pfree(job->read_from);
 	if (job->errors != NULL)
 		pfree(job->errors);
 	pfree(job);
@@ -361,7 +361,11 @@ waiting_before_commit(XactEvent event)
 {
 	/* the extension may have been dropped */
 	if (any_unwritten && catalog_status() == EXTENSION_PRESENT)
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());	/* for values that are stored out of line */
 		write_all();
+		PopActiveSnapshot();
+	}
 }
 
 void
@@ -390,12 +394,16 @@ typedef struct Look
 
 /* Notes that a job of the key runs. */
 static void
-note_run(Look *look, int64 id)
+note_run(Look *look, const Job *other)
 {
 	if (dedup_strategy(look->job, look->worker) != DEDUP_UNTIL_EXECUTED)
 		return;
+	/* its executor only ends it */
+	if (other->attempt == 0 && other->expires_at != NO_TIME &&
+		executor_ends_expired(other->id, other->expires_at))
+		return;
 	look->result = WAITED_RUNS;
-	look->id = id;
+	look->id = other->id;
 }
 
 /* Tries to change the job that the slot shows. */
@@ -411,7 +419,7 @@ try_change(Look *look, TupleTableSlot *slot, const Job *other)
 		if (live_row_state(slot, &pid) == ROW_GONE)
 			look->changed = true;
 		else if (hold_is_run(other->id))
-			note_run(look, other->id);
+			note_run(look, other);
 		return;
 	}
 	test_point("waiting_seen");
@@ -442,7 +450,7 @@ look_once(Look *look)
 	look->changed = false;
 	if (current_job.job != NULL && current_job.job->dedup_hash == look->job->dedup_hash &&
 		dedup_same_key(look->job, current_job.job))
-		note_run(look, current_job.job->id);
+		note_run(look, current_job.job);
 	key_scan_begin(&scan, look->table, look->job->dedup_hash);
 	while (!look->changed && look->result != WAITED_CHANGED && key_scan_next(&scan, &other))
 	{
@@ -451,7 +459,7 @@ look_once(Look *look)
 		if (!dedup_same_key(look->job, &other))
 			continue;
 		if (lease_holds(&other, now, &until))
-			note_run(look, other.id);
+			note_run(look, &other);
 		else if (can_be_changed(&other))
 			try_change(look, scan.slot, &other);
 	}
@@ -483,7 +491,7 @@ bool
 waiting_merges(const Job *job, const Job *other)
 {
 	return job->call != 0 && other->call != 0 && other->step == NULL &&
-		!(other->waits != NULL && other->attempt == 0);
+		other->waits == NULL;
 }
 
 bool

@@ -487,7 +487,7 @@ scheduler_heed_clock(void)
 	launcher_wake();
 	lane_hints_void(MyDatabaseId);
 	next_history = own_slot->history_looked_at = 0;
-	next_heal = next_schedule = next_fill = next_sweep = DT_NOBEGIN;
+	next_heal = next_schedule = next_fill = next_sweep = next_park = DT_NOBEGIN;
 	schedules_doubt();
 }
 

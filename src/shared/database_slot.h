@@ -174,8 +174,6 @@ extern void database_call_unserved(Oid database, Oid role, bool more);
 /* An executor has left that had nothing to do: its scheduler looks, if there is one. */
 extern void database_executor_left(Oid database);
 
-/* Does the same after the database's settings may have changed. */
-
 /* Notes whether jobs may run there, as a scheduler has found since it began to look. */
 extern void database_set_off(DatabaseSlot *slot, bool off);
 

@@ -616,8 +616,8 @@ note_taken(const Job *job)
 	else
 	{
 		/* a process that looks for due jobs passes it by, too */
-		wakeup_due(job->lane, executor_role(job->lane), job->run_at);
-		wakeup_due_if_undone(job->lane, executor_role(job->lane), job->run_at);
+		wakeup_due(job->lane, executor_role(job->lane), job_found_at(job));
+		wakeup_due_if_undone(job->lane, executor_role(job->lane), job_found_at(job));
 	}
 }
 
@@ -718,6 +718,7 @@ put_off(LiveTable *table, TupleTableSlot *slot, Job *job, TimestampTz *next_due)
 	if (!live_try_update(table, slot, job))
 		return;
 	*next_due = Min(*next_due, job->run_at);
+	wakeup_due(job->lane, executor_role(job->lane), job->run_at);
 	wakeup_due_if_undone(job->lane, executor_role(job->lane), found_at);
 }
 
@@ -731,13 +732,15 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 			TimestampTz *next_due)
 {
 	Job			job;
+	TimestampTz found_at;
 
 	if (slot_get_bool(slot, Anum_live_job_due))
 		return false;
 	live_read(slot, &job);
-	if ((job.indexed_at == NO_TIME ? job.run_at : job.indexed_at) > now || enough)
+	found_at = job_found_at(&job);
+	if (found_at > now || enough)
 	{
-		*next_due = Min(*next_due, job.indexed_at == NO_TIME ? job.run_at : job.indexed_at);
+		*next_due = Min(*next_due, found_at);
 		return true;
 	}
 	if (wanted != NULL && !wanted(job.lane, argument))
@@ -753,7 +756,7 @@ promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
 	if (!live_try_update(table, slot, &job))
 		return false;			/* a transaction has it, which publishes what becomes of it */
 	wakeup_job(job.lane, executor_role(job.lane), job_position(&job));
-	wakeup_due_if_undone(job.lane, executor_role(job.lane), job.run_at);
+	wakeup_due_if_undone(job.lane, executor_role(job.lane), found_at);
 	(*promoted)++;
 	return false;
 }
