@@ -29,7 +29,13 @@ CREATE TABLE queue_jobs_bridge.outbox (
     jitter interval,
     batch bigint,
     after bigint[],
-    if_dead text
+    if_dead text,
+    max_retries integer,
+    timeout interval,
+    keep_completed interval,
+    tags text[],
+    if_waiting text,
+    max_delay interval
 );
 COMMENT ON TABLE queue_jobs_bridge.outbox IS
 'Jobs for the queue server, a row each. Rows stay until queue_jobs_bridge.trim() there has seen that they have arrived.';
@@ -42,15 +48,44 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS
 $$ BEGIN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint; END $$;
 COMMENT ON FUNCTION queue_jobs_bridge.refuse(text, text, text, text) IS 'Raises the error.';
 
-CREATE FUNCTION queue_jobs_bridge.check_interval(value interval, name text) RETURNS interval
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS
+CREATE FUNCTION queue_jobs_bridge.check_interval(
+    value interval,
+    name text,
+    shortest interval DEFAULT '0',
+    longest interval DEFAULT '365000 days',
+    hint text DEFAULT 'Give an interval that is not negative and not longer than 1000 years.')
+RETURNS interval LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS
 $$
-SELECT CASE WHEN value < '0' OR value > '365000 days'
-            THEN (SELECT value FROM queue_jobs_bridge.refuse('22023', name || ' is out of range', format('The value is %s.', value),
-                                                             'Give an interval that is not negative and not longer than 1000 years.'))
+SELECT CASE WHEN value < shortest OR value > longest
+            THEN (SELECT value FROM queue_jobs_bridge.refuse('22023', name || ' is out of range', format('The value is %s.', value), hint))
             ELSE value END
 $$;
-COMMENT ON FUNCTION queue_jobs_bridge.check_interval(interval, text) IS 'The interval; error 22023 if it is negative or longer than 1000 years.';
+COMMENT ON FUNCTION queue_jobs_bridge.check_interval IS 'The interval; error 22023 if it is out of range, by default negative or longer than 1000 years.';
+
+CREATE FUNCTION queue_jobs_bridge.check_tags(tags text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    longest_tag CONSTANT int := 200;
+    longest_shown CONSTANT int := 500;
+    most_tags CONSTANT int := 100;
+    invalid record;
+BEGIN
+    IF cardinality(tags) > most_tags THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'tags has too many elements', format('There are %s; at most %s are allowed.', cardinality(tags), most_tags), 'Give fewer.');
+    END IF;
+    SELECT t.n, t.tag, COALESCE(octet_length(convert_to(t.tag, 'UTF8')), 0) AS length INTO invalid
+      FROM unnest(tags) WITH ORDINALITY AS t (tag, n)
+     WHERE COALESCE(octet_length(convert_to(t.tag, 'UTF8')), 0) NOT BETWEEN 1 AND longest_tag
+     ORDER BY t.n
+     LIMIT 1;
+    IF FOUND THEN
+        PERFORM queue_jobs_bridge.refuse('22023', format('invalid element of tags: "%s"', left(COALESCE(invalid.tag, 'NULL'), longest_shown)),
+                                         format('It is element %s of %s, and has %s bytes.', invalid.n, cardinality(tags), invalid.length),
+                                         format('Give names of 1 to %s bytes.', longest_tag));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION queue_jobs_bridge.check_tags(text[]) IS 'Error 22023 if there are more than 100 tags, or one is NULL, empty, or longer than 200 bytes.';
 
 -- A row that the queue server could not read would hold up all that come after it: one of 1 GB, or JSON that is nested too deeply for it, or text that is none in
 -- UTF-8, in which it is sent. A trigger, for roles may INSERT without enqueue().
@@ -93,8 +128,23 @@ BEGIN
     ELSIF NEW.if_dead NOT IN ('hold', 'cancel', 'run') THEN
         PERFORM queue_jobs_bridge.refuse('22023', 'if_dead must be hold, cancel or run', format('The value is "%s".', left(NEW.if_dead, 100)),
                                          'hold: the job goes on waiting until the dead one has been retried.');
-    ELSIF NEW.expires_in IS NOT NULL OR NEW.jitter IS NOT NULL THEN
-        PERFORM queue_jobs_bridge.check_interval(NEW.expires_in, 'expires_in'), queue_jobs_bridge.check_interval(NEW.jitter, 'jitter');
+    ELSIF NEW.max_retries < 0 THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'max_retries must not be negative', format('The value is %s.', NEW.max_retries), 'Give 0 or more.');
+    ELSIF NEW.if_waiting NOT IN ('drop', 'replace', 'replace_args', 'debounce') THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'if_waiting must be drop, replace, replace_args or debounce', format('The value is "%s".', left(NEW.if_waiting, 100)),
+                                         'replace: the job that waits gets these args, and this time and priority.');
+    ELSIF NEW.max_delay IS NOT NULL AND NEW.if_waiting <> 'debounce' THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'max_delay needs if_waiting => "debounce"', format('if_waiting is "%s".', NEW.if_waiting),
+                                         'Leave max_delay out, or give if_waiting => "debounce".');
+    END IF;
+    IF COALESCE(NEW.expires_in, NEW.jitter, NEW.timeout, NEW.keep_completed, NEW.max_delay) IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.check_interval(NEW.expires_in, 'expires_in'), queue_jobs_bridge.check_interval(NEW.jitter, 'jitter'),
+                queue_jobs_bridge.check_interval(NEW.max_delay, 'max_delay'),
+                queue_jobs_bridge.check_interval(NEW.timeout, 'timeout', '1 ms', '24 days', 'Give an interval from 1 millisecond to 24 days, or NULL for the worker''s.'),
+                queue_jobs_bridge.check_interval(NEW.keep_completed, 'keep_completed', '0', '540 days', 'Give an interval from 0 to 540 days, or NULL for the worker''s.');
+    END IF;
+    IF NEW.tags IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.check_tags(NEW.tags);
     END IF;
     RETURN NEW;
 END
@@ -140,7 +190,13 @@ CREATE FUNCTION queue_jobs.enqueue(
     jitter interval DEFAULT NULL,
     batch bigint DEFAULT NULL,
     after bigint[] DEFAULT NULL,
-    if_dead text DEFAULT 'hold')
+    if_dead text DEFAULT 'hold',
+    max_retries integer DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    keep_completed interval DEFAULT NULL,
+    tags text[] DEFAULT NULL,
+    if_waiting text DEFAULT NULL,
+    max_delay interval DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -150,10 +206,14 @@ BEGIN
     IF missing IS NOT NULL THEN
         PERFORM queue_jobs_bridge.refuse('22004', missing || ' must not be null', 'It is a parameter of queue_jobs.enqueue().',
                                          CASE missing WHEN 'worker' THEN 'Give a value: the parameter has no default.' ELSE 'Leave the parameter out for its default.' END);
+    ELSIF if_waiting = 'debounce' AND delay IS NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22023', 'if_waiting => "debounce" needs a delay', 'delay is NULL; the job is due so long after the latest call.',
+                                         'Give a delay, or if_waiting => "replace".');
     END IF;
-    INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead)
+    INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead,
+                                          max_retries, timeout, keep_completed, tags, if_waiting, max_delay)
     VALUES (worker, args, queue_jobs_bridge.due_at(run_at, delay, expires_in IS NOT NULL), priority, queue, dedup_key, COALESCE(context, queue_jobs_bridge.current_context()),
-            expires_in, jitter, batch, after, if_dead)
+            expires_in, jitter, batch, after, if_dead, max_retries, timeout, keep_completed, tags, if_waiting, max_delay)
     RETURNING id INTO new_id;
     RETURN new_id;
 END
@@ -174,9 +234,16 @@ CREATE FUNCTION queue_jobs.try_enqueue(
     jitter interval DEFAULT NULL,
     batch bigint DEFAULT NULL,
     after bigint[] DEFAULT NULL,
-    if_dead text DEFAULT 'hold')
+    if_dead text DEFAULT 'hold',
+    max_retries integer DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    keep_completed interval DEFAULT NULL,
+    tags text[] DEFAULT NULL,
+    if_waiting text DEFAULT NULL,
+    max_delay interval DEFAULT NULL)
 RETURNS bigint LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS
-$$ SELECT queue_jobs.enqueue(worker, args, run_at, delay, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead) $$;
+$$ SELECT queue_jobs.enqueue(worker, args, run_at, delay, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead,
+                            max_retries, timeout, keep_completed, tags, if_waiting, max_delay) $$;
 COMMENT ON FUNCTION queue_jobs.try_enqueue IS
 'The same as enqueue(), which it calls. It never returns NULL: whether the job is a duplicate is only known on the queue server.';
 
@@ -189,22 +256,39 @@ CREATE FUNCTION queue_jobs.enqueue_many(
     priority integer DEFAULT 0,
     batch_size integer DEFAULT NULL,
     batch_interval interval DEFAULT NULL,
-    batch bigint DEFAULT NULL)
+    batch bigint DEFAULT NULL,
+    run_ats timestamptz[] DEFAULT NULL,
+    priorities integer[] DEFAULT NULL,
+    dedup_keys text[] DEFAULT NULL,
+    queue text DEFAULT NULL,
+    jitter interval DEFAULT NULL,
+    expires_in interval DEFAULT NULL,
+    tags text[] DEFAULT NULL,
+    max_retries integer DEFAULT NULL)
 RETURNS SETOF bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1000 SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     missing text := CASE WHEN worker IS NULL THEN 'worker' WHEN args IS NULL THEN 'args' WHEN priority IS NULL THEN 'priority' END;
-    first_due timestamptz := queue_jobs_bridge.due_at(run_at, delay, batch_interval IS NOT NULL);
+    first_due timestamptz := queue_jobs_bridge.due_at(run_at, delay, batch_interval IS NOT NULL OR expires_in IS NOT NULL);
     session_context jsonb;
+    uneven record;
 BEGIN
+    SELECT a.name, a.count, a.hint INTO uneven
+      FROM (VALUES (1, 'contexts', cardinality(contexts), 'Use NULL for a job without context.'),
+                   (2, 'run_ats', cardinality(run_ats), 'Use NULL for a job that is due as run_at or delay say.'),
+                   (3, 'priorities', cardinality(priorities), 'Use NULL for a job that has the parameter priority.'),
+                   (4, 'dedup_keys', cardinality(dedup_keys), 'Use NULL for a job without dedup_key.')) a (n, name, count, hint)
+     WHERE a.count <> cardinality(args)
+     ORDER BY a.n
+     LIMIT 1;
     IF missing IS NOT NULL THEN
         PERFORM queue_jobs_bridge.refuse('22004', missing || ' must not be null', 'It is a parameter of queue_jobs.enqueue_many().', 'Give a value.');
     ELSIF array_position(args, NULL) IS NOT NULL THEN
         PERFORM queue_jobs_bridge.refuse('22004', 'args must not be null', format('Element %s of the array is null.', array_position(args, NULL)),
                                          'Use ''{}'' for a job without args.');
-    ELSIF cardinality(contexts) <> cardinality(args) THEN
-        PERFORM queue_jobs_bridge.refuse('22023', 'contexts must have one element for each of args',
-                                         format('There are %s args and %s contexts.', cardinality(args), cardinality(contexts)), 'Use NULL for a job without context.');
+    ELSIF uneven.name IS NOT NULL THEN
+        PERFORM queue_jobs_bridge.refuse('22023', format('%s must have one element for each of args', uneven.name),
+                                         format('There are %s args and %s %s.', cardinality(args), uneven.count, uneven.name), uneven.hint);
     ELSIF (batch_size IS NULL) <> (batch_interval IS NULL) THEN
         PERFORM queue_jobs_bridge.refuse('22023', 'batch_size and batch_interval go together',
                                          format('batch_size is %s, and batch_interval is %s.', COALESCE(batch_size::text, 'NULL'), COALESCE(batch_interval::text, 'NULL')),
@@ -213,14 +297,16 @@ BEGIN
         PERFORM queue_jobs_bridge.refuse('22023', 'batch_size must be positive', format('The value is %s.', batch_size), 'Give the number of jobs that are due at once.');
     END IF;
     PERFORM queue_jobs_bridge.check_interval(batch_interval, 'batch_interval');
+    PERFORM queue_jobs_bridge.due_at(r.run_at, NULL, false) FROM unnest(run_ats) AS r (run_at);
     IF contexts IS NULL THEN
         session_context := queue_jobs_bridge.current_context();
     END IF;
     RETURN QUERY
-    INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, context, batch)
-    SELECT worker, e.args, CASE WHEN e.n > batch_size THEN first_due + (e.n - 1) / batch_size * batch_interval ELSE first_due END,
-           priority, COALESCE(e.context, session_context), batch
-      FROM ROWS FROM (unnest(args), unnest(contexts)) WITH ORDINALITY AS e (args, context, n)
+    INSERT INTO queue_jobs_bridge.outbox (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, tags, max_retries)
+    SELECT worker, e.args, COALESCE(e.run_at, CASE WHEN e.n > batch_size THEN first_due + (e.n - 1) / batch_size * batch_interval ELSE first_due END),
+           COALESCE(e.priority, priority), queue, e.dedup_key, COALESCE(e.context, session_context), expires_in, jitter, batch, tags, max_retries
+      FROM ROWS FROM (unnest(args), unnest(contexts), unnest(run_ats), unnest(priorities), unnest(dedup_keys))
+           WITH ORDINALITY AS e (args, context, run_at, priority, dedup_key, n)
      ORDER BY e.n
     RETURNING id;
 END
@@ -255,7 +341,8 @@ END
 $$;
 GRANT USAGE ON SCHEMA queue_jobs, queue_jobs_bridge TO queue_jobs_enqueue;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs, queue_jobs_bridge TO queue_jobs_enqueue;
-GRANT INSERT (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead), SELECT (id)
+GRANT INSERT (worker, args, run_at, priority, queue, dedup_key, context, expires_in, jitter, batch, after, if_dead,
+              max_retries, timeout, keep_completed, tags, if_waiting, max_delay), SELECT (id)
     ON queue_jobs_bridge.outbox TO queue_jobs_enqueue;
 GRANT USAGE ON SCHEMA queue_jobs_bridge TO queue_jobs_bridge;
 GRANT SELECT, DELETE ON queue_jobs_bridge.outbox TO queue_jobs_bridge;

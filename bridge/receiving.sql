@@ -37,6 +37,12 @@ CREATE TABLE queue_jobs_bridge.outbox (
     batch bigint,
     after bigint[],
     if_dead text,
+    max_retries integer,
+    timeout interval,
+    keep_completed interval,
+    tags text[],
+    if_waiting text,
+    max_delay interval,
     arrived_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     job bigint,
     sqlstate text,
@@ -114,6 +120,10 @@ LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     role text := current_setting('role');
     jobs bigint[];
+    run_at timestamptz := arrived.run_at;
+    delay interval;
+    expires_in interval := arrived.expires_in;
+    seconds_left float8;
     message text;
     detail text;
     hint text;
@@ -122,9 +132,19 @@ BEGIN
     IF arrived.after IS NOT NULL THEN
         jobs := queue_jobs_bridge.jobs_of(arrived.after);
     END IF;
+    -- A debounced call needs a delay: what is left of it, in seconds, which are as long on every day of the year.
+    IF run_at IS NOT NULL AND 'debounce' = COALESCE(arrived.if_waiting, (SELECT w.if_waiting FROM queue_jobs.defined_worker w WHERE w.name = arrived.worker)) THEN
+        seconds_left := EXTRACT(epoch FROM run_at - clock_timestamp());
+        delay := make_interval(secs => GREATEST(seconds_left, 0));
+        IF expires_in IS NOT NULL AND seconds_left < 0 THEN
+            expires_in := GREATEST(expires_in + make_interval(secs => seconds_left), '0');
+        END IF;
+        run_at := NULL;
+    END IF;
     PERFORM set_config('role', arrived.owner, true);
-    arrived.job := queue_jobs.enqueue(arrived.worker, arrived.args, arrived.run_at, NULL, arrived.priority, arrived.queue, arrived.dedup_key, arrived.context,
-                                      arrived.expires_in, arrived.jitter, arrived.batch, jobs, COALESCE(arrived.if_dead, 'hold'));
+    arrived.job := queue_jobs.enqueue(arrived.worker, arrived.args, run_at, delay, arrived.priority, arrived.queue, arrived.dedup_key, arrived.context,
+                                      expires_in, arrived.jitter, arrived.batch, jobs, COALESCE(arrived.if_dead, 'hold'), arrived.max_retries, arrived.timeout,
+                                      arrived.keep_completed, arrived.tags, arrived.if_waiting, arrived.max_delay);
     PERFORM set_config('role', role, true);
     arrived.args := NULL;
     arrived.context := NULL;

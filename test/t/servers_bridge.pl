@@ -125,9 +125,17 @@ sub on_managed
 sub errors
 {
 	my ($node, $db, $user, @calls) = @_;
+
+	return join "\n", whole_errors($node, $db, $user, @calls) =~ /ERROR:  (.*)/g;
+}
+
+# With all that psql says of them.
+sub whole_errors
+{
+	my ($node, $db, $user, @calls) = @_;
 	my (undef, undef, $errors) = $node->psql($db, join("\n", '\set VERBOSITY verbose', map { "$_;" } @calls), on_error_stop => 0, extra_params => [ '-U', $user ]);
 
-	return join "\n", $errors =~ /ERROR:  (.*)/g;
+	return $errors;
 }
 
 # Until all that was committed to the outbox has arrived.
@@ -225,6 +233,28 @@ my @refused = (
 	q{enqueue_many('outside', '{"{}"}', contexts => '{}')} => '22023: contexts must have one element for each of args',
 	q{enqueue_many('outside', '{"{}"}', batch_size => 1)} => '22023: batch_size and batch_interval go together',
 	q{enqueue_many('outside', '{"{}"}', batch_size => 0, batch_interval => '1 s')} => '22023: batch_size must be positive',
+	q{enqueue('outside', max_retries => -1)} => '22023: max_retries must not be negative',
+	q{enqueue('outside', timeout => '999 us')} => '22023: timeout is out of range',
+	q{try_enqueue('outside', timeout => '24 days 1 us')} => '22023: timeout is out of range',
+	q{enqueue('outside', keep_completed => '-1 us')} => '22023: keep_completed is out of range',
+	q{enqueue('outside', keep_completed => '540 days 1 us')} => '22023: keep_completed is out of range',
+	q{enqueue('outside', tags => array_fill('t'::text, ARRAY[101]))} => '22023: tags has too many elements',
+	q{enqueue('outside', tags => ARRAY['t', NULL])} => '22023: invalid element of tags: "NULL"',
+	q{enqueue('outside', tags => '{""}')} => '22023: invalid element of tags: ""',
+	q{enqueue('outside', tags => ARRAY[repeat('t', 201)])} => '22023: invalid element of tags: "' . 't' x 201 . '"',
+	q{enqueue('outside', dedup_key => 'k', if_waiting => 'x')} => '22023: if_waiting must be drop, replace, replace_args or debounce',
+	q{enqueue('outside', dedup_key => 'k', if_waiting => 'replace', max_delay => '1 s')} => '22023: max_delay needs if_waiting => "debounce"',
+	q{enqueue('outside', dedup_key => 'k', if_waiting => 'debounce', run_at => now())} => '22023: if_waiting => "debounce" needs a delay',
+	q{enqueue('outside', dedup_key => 'k', if_waiting => 'debounce', delay => '1 s', max_delay => '-1 s')} => '22023: max_delay is out of range',
+	q{enqueue_many('outside', '{"{}"}', run_ats => '{}')} => '22023: run_ats must have one element for each of args',
+	q{enqueue_many('outside', '{"{}"}', run_ats => '{infinity}')} => '22023: run_at must be finite',
+	q{enqueue_many('outside', '{"{}"}', priorities => '{1, 2}')} => '22023: priorities must have one element for each of args',
+	q{enqueue_many('outside', '{"{}"}', dedup_keys => '{}')} => '22023: dedup_keys must have one element for each of args',
+	q{enqueue_many('outside', '{"{}"}', dedup_keys => ARRAY[repeat('k', 8193)])} => '22023: dedup_key is too long',
+	q{enqueue_many('outside', '{"{}"}', jitter => '-1 s')} => '22023: jitter is out of range',
+	q{enqueue_many('outside', '{"{}"}', expires_in => '-1 s')} => '22023: expires_in is out of range',
+	q{enqueue_many('outside', '{"{}"}', tags => '{""}')} => '22023: invalid element of tags: ""',
+	q{enqueue_many('outside', '{"{}"}', max_retries => -1)} => '22023: max_retries must not be negative',
 );
 my @calls = map { "SELECT queue_jobs.$refused[$_]" } grep { $_ % 2 == 0 } 0 .. $#refused;
 my $messages = join "\n", map { $refused[$_] } grep { $_ % 2 } 0 .. $#refused;
@@ -232,6 +262,11 @@ $queue->safe_psql('postgres', q{SELECT queue_jobs.define_worker('outside')});
 my $before = $managed->safe_psql('shop', 'SELECT count(*) FROM queue_jobs_bridge.outbox');
 is(errors($managed, 'shop', 'shop', @calls), $messages, 'bad values are refused');
 is(errors($queue, 'postgres', 'postgres', @calls), $messages, '… as by the extension');
+# The options of a job, with their details and hints, too.
+my @of_options = grep { /max_retries|timeout|keep_completed|tags|if_waiting|run_ats => '\{\}'|priorities|dedup_keys => '\{\}'/ } @calls;
+my ($by_managed, $by_extension) = map { join "\n", $_ =~ /^((?:ERROR|DETAIL|HINT):.*)/mg } map { s/^psql:<stdin>:\d+: //gmr } whole_errors($managed, 'shop', 'shop', @of_options), whole_errors($queue, 'postgres', 'postgres', @of_options);
+is($by_managed, $by_extension, '… in the same words');
+cmp_ok(scalar(() = $by_managed =~ /^HINT:/mg), '==', scalar(@of_options), '… with a hint each');
 like(errors($managed, 'shop', 'shop', q{SET queue_jobs.context = 'no'}, q{SELECT queue_jobs.enqueue('quick')}), qr/^22P02:/, 'so is a context that is not JSON');
 is($managed->safe_psql('shop', 'SELECT count(*) FROM queue_jobs_bridge.outbox'), $before, 'they leave nothing');
 
@@ -250,6 +285,12 @@ my @poison = (
 	sprintf($insert, 'context', q{'outside', '{}', 0, '1'}) => '22023: context must be a JSON object',
 	sprintf($insert, 'expires_in', q{'outside', '{}', 0, '178000000 years'}) => '22023: expires_in is out of range',
 	sprintf($insert, 'jitter', q{'outside', '{}', 0, '-1 s'}) => '22023: jitter is out of range',
+	sprintf($insert, 'tags', q{'outside', '{}', 0, array_fill('t'::text, ARRAY[3000000])}) => '22023: tags has too many elements',
+	sprintf($insert, 'tags', q{'outside', '{}', 0, ARRAY[repeat('t', 1000000)]}) => '22023: invalid element of tags: "' . 't' x 500 . '"',
+	sprintf($insert, 'if_waiting', q{'outside', '{}', 0, repeat('i', 1000000)}) => '22023: if_waiting must be drop, replace, replace_args or debounce',
+	sprintf($insert, 'max_delay', q{'outside', '{}', 0, '178000000 years'}) => '22023: max_delay is out of range',
+	sprintf($insert, 'timeout', q{'outside', '{}', 0, '0'}) => '22023: timeout is out of range',
+	sprintf($insert, 'keep_completed', q{'outside', '{}', 0, '2 years'}) => '22023: keep_completed is out of range',
 );
 is(errors($managed, 'shop', 'shop', map { $poison[$_] } grep { $_ % 2 == 0 } 0 .. $#poison), join("\n", map { $poison[$_] } grep { $_ % 2 } 0 .. $#poison),
 	'no role gets a row into the outbox that the queue server could not take');
@@ -332,6 +373,92 @@ is($queue->safe_psql('postgres', q{SELECT j.run_at - o.created_at BETWEEN '1 day
 is($queue->safe_psql('postgres', qq{SELECT args FROM queue_jobs.job WHERE batch = $batch}), '{"options": 1}', 'a batch');
 is($queue->safe_psql('postgres', q{SELECT count(*), count(DISTINCT o.job) FROM queue_jobs_bridge.outbox o JOIN queue_jobs.job j ON j.id = o.job WHERE o.dedup_key = 'key'}), '2|1', 'a duplicate has the job that stands for it');
 is($queue->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs_bridge.outbox WHERE (job IS NULL OR args IS NOT NULL OR error IS NOT NULL) AND sqlstate IS NULL'), '0', 'args are kept once');
+
+# ---- the options of a job, and what becomes of the job that waits ----
+
+$queue->safe_psql('postgres', q{SELECT queue_jobs.define_worker('options', max_retries => 5); SELECT queue_jobs.define_worker('quiet', if_waiting => 'debounce', max_delay => '30 days')});
+on_managed(<<'SQL');
+SELECT queue_jobs.enqueue('options', '{"n": 1}', max_retries => 0, timeout => '10 min', keep_completed => '1 day', tags => '{nightly, customer-42}');
+SELECT queue_jobs.try_enqueue('options', '{"n": 2}', max_retries => 2, tags => '{}');
+SELECT queue_jobs.enqueue_many('options', ARRAY['{"n": 3}', '{"n": 4}', '{"n": 5}']::jsonb[], run_at => '2500-01-01 00:00:00Z', priority => 7, run_ats => ARRAY[NULL, '2600-01-01 00:00:00Z', NULL]::timestamptz[],
+	priorities => '{NULL, 3, 0}', dedup_keys => '{a, NULL, b}', queue => 'elsewhere', jitter => '0', expires_in => '1 day', tags => '{many}', max_retries => 1);
+SELECT queue_jobs.enqueue('options', '{"r": 1}', run_at => '2500-01-01 00:00:00Z', dedup_key => 'r', tags => '{first}', if_waiting => 'replace');
+SELECT queue_jobs.enqueue('options', '{"r": 2}', run_at => '2600-01-01 00:00:00Z', dedup_key => 'r', priority => 4, tags => '{second}', if_waiting => 'replace');
+SELECT queue_jobs.enqueue('options', '{"r": 3}', dedup_key => 'r', if_waiting => 'replace_args');
+SELECT queue_jobs.enqueue_many('options', ARRAY['{"k": 1}', '{"k": 2}']::jsonb[], dedup_keys => '{k, k}');
+SELECT queue_jobs.enqueue('options', '{"k": 3}', dedup_key => 'k', if_waiting => 'drop');
+BEGIN;
+SELECT queue_jobs.enqueue('options', jsonb_build_object('d', n), dedup_key => 'd', if_waiting => 'debounce', delay => CASE n WHEN 40 THEN '1 day' ELSE '2 days' END::interval) FROM generate_series(1, 40) n;
+COMMIT;
+SELECT queue_jobs.enqueue('options', '{"m": 1}', dedup_key => 'm', if_waiting => 'debounce', delay => '10 days', max_delay => '1 day');
+SELECT queue_jobs.enqueue('quiet', '{"q": 1}', dedup_key => 'q', delay => '20 days');
+SELECT queue_jobs.enqueue('quiet', '{"q": 2}', dedup_key => 'q', delay => '40 days');
+SELECT queue_jobs.enqueue('quiet', '{"o": 1}', dedup_key => 'o', delay => '40 days', max_delay => '10 days');
+SELECT queue_jobs.enqueue('options', '{"end": 1}');
+SQL
+wait_until($queue, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'options' AND args ? 'end'});
+is($queue->safe_psql('postgres', q{SELECT args, queue, priority, max_attempts, tags, dedup_key, run_at > '2500-01-01'::timestamptz - interval '1 s' AND extract(year FROM run_at AT TIME ZONE 'UTC') IN (2500, 2600) AS far
+	FROM queue_jobs.job WHERE worker = 'options' AND (args ? 'n' OR args ? 'r' OR args ? 'k') ORDER BY id}), <<'ROWS' =~ s/\n\z//r, 'options arrive, and a NULL element is the value for all');
+{"n": 1}|options|0|1|{nightly,customer-42}||f
+{"n": 2}|options|0|3|||f
+{"n": 3}|elsewhere|7|2|{many}|a|t
+{"n": 4}|elsewhere|3|2|{many}||t
+{"n": 5}|elsewhere|0|2|{many}|b|t
+{"r": 3}|options|4|6||r|t
+{"k": 1}|options|0|6||k|f
+ROWS
+is($queue->safe_psql('postgres', q{SELECT args, to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), expires_at - run_at FROM queue_jobs.job WHERE worker = 'options' AND (args @> '{"n": 3}' OR args @> '{"n": 4}' OR args ? 'r') ORDER BY id}),
+	<<'ROWS' =~ s/\n\z//r, 'times, too; replace_args leaves that of the call before');
+{"n": 3}|2500-01-01 00:00:00|1 day
+{"n": 4}|2600-01-01 00:00:00|1 day
+{"r": 3}|2600-01-01 00:00:00|
+ROWS
+is($queue->safe_psql('postgres', q{SELECT e.detail FROM queue_jobs.job j CROSS JOIN LATERAL queue_jobs.explain_job(j.id) e WHERE j.worker = 'options' AND j.args @> '{"n": 1}' AND e.reason = 'options'}),
+	$queue->safe_psql('postgres', q{SELECT queue_jobs.enqueue('options', max_retries => 0, timeout => '10 min', keep_completed => '1 day', tags => '{nightly, customer-42}') AS job \gset
+	SELECT detail FROM queue_jobs.explain_job(:job) WHERE reason = 'options'; SELECT queue_jobs.discard(:job) \g /dev/null}), 'explain_job() says the same as of a job that was enqueued there');
+is($queue->safe_psql('postgres', q{SELECT count(*), count(DISTINCT job) FROM queue_jobs_bridge.outbox WHERE dedup_key IN ('r', 'd', 'q', 'k') AND error IS NULL}), '48|4', 'calls of a key are one job');
+is($queue->safe_psql('postgres', q{SELECT j.args, j.owner, round(extract(epoch FROM j.run_at - o.created_at) / 86400) FROM queue_jobs.job j
+	JOIN LATERAL (SELECT max(created_at) AS created_at FROM queue_jobs_bridge.outbox o WHERE o.job = j.id) o ON true WHERE j.dedup_key IN ('d', 'm', 'q', 'o') ORDER BY j.id}),
+	<<'ROWS' =~ s/\n\z//r, 'a debounced job is due its delay after the latest call, or max_delay after the first has arrived; a worker may say so for all calls');
+{"d": 40}|shop|1
+{"m": 1}|shop|1
+{"q": 2}|shop|30
+{"o": 1}|shop|10
+ROWS
+on_managed(<<'SQL');
+SELECT queue_jobs.enqueue('options', '{"refused": 1}', if_waiting => 'replace');
+SELECT queue_jobs.enqueue('options', '{"refused": 2}', dedup_key => 'x', max_delay => '1 s');
+SELECT queue_jobs.enqueue('quiet', '{"refused": 3}', dedup_key => 'x');
+SELECT queue_jobs.enqueue('options', '{"end": 2}');
+SQL
+on_managed(q{INSERT INTO queue_jobs_bridge.outbox (worker, args, priority, run_at, if_waiting) VALUES ('options', '{"refused": 4}', 0, 'infinity', 'debounce')});
+on_managed(q{INSERT INTO queue_jobs_bridge.outbox (worker, args, priority, dedup_key, if_waiting) VALUES ('options', '{"refused": 5}', 0, 'x', 'debounce')});
+on_managed(q{SELECT queue_jobs.enqueue('options', '{"end": 3}')});
+wait_until($queue, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'options' AND args @> '{"end": 3}'});
+is($queue->safe_psql('postgres', q{SELECT args, sqlstate, CASE WHEN sqlstate <> '22008' THEN split_part(error, E'\n', 1) END FROM queue_jobs_bridge.rejected ORDER BY id}), <<'ROWS' =~ s/\n\z//r, 'what only the queue server knows is refused there');
+{"refused": 1}|22023|if_waiting needs a deduplication key
+{"refused": 2}|22023|max_delay needs if_waiting => "debounce"
+{"refused": 3}|22023|if_waiting => "debounce" needs a delay
+{"refused": 4}|22008|
+{"refused": 5}|22023|if_waiting => "debounce" needs a delay
+ROWS
+# Late, a debounced job is due at once. What expired on the way has expired.
+$queue->safe_psql('postgres', 'SELECT queue_jobs_bridge.discard_rejected(); ALTER SUBSCRIPTION queue_jobs_bridge DISABLE');
+wait_until($queue, 'SELECT pid IS NULL FROM queue_jobs_bridge.subscription');
+on_managed(<<'SQL');
+SELECT queue_jobs.enqueue('options', '{"late": 1}', dedup_key => 'late', if_waiting => 'debounce', delay => '1 ms');
+SELECT queue_jobs.enqueue('options', '{"late": 2}', dedup_key => 'too late', if_waiting => 'debounce', delay => '1 ms', expires_in => '1 ms');
+SELECT queue_jobs.enqueue('options', '{"late": 3}', dedup_key => 'not too late', if_waiting => 'debounce', delay => '1 ms', expires_in => '1 day');
+SQL
+wait_until($queue, qq{SELECT clock_timestamp() > '@{[ $managed->safe_psql('shop', 'SELECT clock_timestamp()') ]}'::timestamptz + interval '10 ms'});
+$queue->safe_psql('postgres', 'ALTER SUBSCRIPTION queue_jobs_bridge ENABLE');
+wait_until($queue, q{SELECT count(*) = 1 FROM queue_jobs.job WHERE worker = 'options' AND args @> '{"late": 3}'});
+is($queue->safe_psql('postgres', q{SELECT j.args, j.run_at <= j.created_at AS due, j.expires_at <= j.created_at AS expired, j.expires_at >= o.run_at + o.expires_in AND j.expires_at < j.created_at + interval '1 day' AS as_given
+	FROM queue_jobs.job j JOIN queue_jobs_bridge.outbox o ON o.job = j.id WHERE j.worker = 'options' AND j.args ? 'late' ORDER BY j.id}), <<'ROWS' =~ s/\n\z//r, 'the way over adds nothing to a delay, nor to expires_in');
+{"late": 1}|t||
+{"late": 2}|t|t|t
+{"late": 3}|t|f|t
+ROWS
 
 # ---- refused, and tried again ----
 
