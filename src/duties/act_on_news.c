@@ -187,7 +187,7 @@ look_at_expired(void)
 	{
 		PendingKind kind = expiry->id < 0 ? PENDING_JOB : PENDING_BATCH;
 
-		if (expiry->at <= now && pending_add(expiry->role, kind, Abs(expiry->id)) == NULL)
+		if (expiry->at <= now && pending_add(expiry->role, kind, expiry->id < 0 ? -expiry->id : expiry->id) == NULL)
 			expiry->at = now + EXPIRE_AGAIN_AT_LOCKED;
 		if (expiry->at > now)
 			next_expiry = Min(next_expiry, expiry->at);
