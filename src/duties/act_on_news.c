@@ -186,8 +186,9 @@ look_at_expired(void)
 	while ((expiry = hash_seq_search(&scan)) != NULL)
 	{
 		PendingKind kind = expiry->id < 0 ? PENDING_JOB : PENDING_BATCH;
+		int64		id = expiry->id < 0 ? -expiry->id : expiry->id;
 
-		if (expiry->at <= now && pending_add(expiry->role, kind, expiry->id < 0 ? -expiry->id : expiry->id) == NULL)
+		if (expiry->at <= now && pending_add(expiry->role, kind, id) == NULL)
 			expiry->at = now + EXPIRE_AGAIN_AT_LOCKED;
 		if (expiry->at > now)
 			next_expiry = Min(next_expiry, expiry->at);
