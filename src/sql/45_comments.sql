@@ -183,12 +183,13 @@ DECLARE
 BEGIN
     FOR described IN
         SELECT part.attrelid::pg_catalog.regclass AS name, part.attname, pg_catalog.col_description(whole.attrelid, whole.attnum) AS comment
-          FROM (VALUES ('queue_jobs.job'::pg_catalog.regclass, 'queue_jobs_internal.job_alive'::pg_catalog.regclass), ('queue_jobs.job', 'queue_jobs_internal.job_finished'),
-                       ('queue_jobs.live_job', 'queue_jobs_internal.live_job_now'), ('queue_jobs.job', 'queue_jobs_internal.live_job_now'),
-                       ('queue_jobs.worker_statistics', 'queue_jobs.misdeclared_worker')) AS v (whole, part)
+          FROM (VALUES (1, 'queue_jobs.job'::pg_catalog.regclass, 'queue_jobs_internal.job_alive'::pg_catalog.regclass), (2, 'queue_jobs.job', 'queue_jobs_internal.job_finished'),
+                       (3, 'queue_jobs.live_job', 'queue_jobs_internal.live_job_now'), (4, 'queue_jobs.job', 'queue_jobs_internal.live_job_now'),
+                       (5, 'queue_jobs.worker_statistics', 'queue_jobs.misdeclared_worker')) AS v (place, whole, part)
           JOIN pg_catalog.pg_attribute part ON part.attrelid = v.part AND part.attnum > 0
           JOIN pg_catalog.pg_attribute whole ON whole.attrelid = v.whole AND whole.attname = part.attname
          WHERE pg_catalog.col_description(whole.attrelid, whole.attnum) IS NOT NULL
+         ORDER BY v.place              -- what the view job says of a column prevails
     LOOP
         EXECUTE pg_catalog.format('COMMENT ON COLUMN %s.%I IS %L', described.name, described.attname, described.comment);
     END LOOP;
