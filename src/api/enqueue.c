@@ -33,9 +33,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_try_enqueue);
 PG_FUNCTION_INFO_V1(queue_jobs_enqueue_many);
 
-#define INTERVAL_HINT "Give an interval that is not negative and not longer than 1000 years."
-#define LONGEST_INTERVAL (INT64CONST(365000) * USECS_PER_DAY)
-
 /* A sum that may be beyond the calendar's end. */
 typedef struct Sum
 {
@@ -71,13 +68,6 @@ add_interval(TimestampTz time, Interval *interval, const char *name)
 	return result;
 }
 
-/* Reads an interval that must not lie in the past. */
-static Interval *
-future_interval(FunctionCallInfo fcinfo, int arg, const char *name)
-{
-	return interval_argument(PG_GETARG_INTERVAL_P(arg), name, 0, LONGEST_INTERVAL, INTERVAL_HINT);
-}
-
 /* When the job is due, of run_at and delay. */
 static TimestampTz
 run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, TimestampTz now)
@@ -92,7 +82,7 @@ run_at_argument(FunctionCallInfo fcinfo, int run_at_arg, int delay_arg, Timestam
 							   DirectFunctionCall1(interval_out, PG_GETARG_DATUM(delay_arg)))),
 				 errhint("Give the time when the job is due, or how long from now.")));
 	if (!PG_ARGISNULL(delay_arg))
-		return add_interval(now, future_interval(fcinfo, delay_arg, "delay"), "delay");
+		return add_interval(now, future_interval(PG_GETARG_INTERVAL_P(delay_arg), "delay"), "delay");
 	return PG_ARGISNULL(run_at_arg) ? now : finite_run_at(PG_GETARG_TIMESTAMPTZ(run_at_arg));
 }
 
@@ -232,7 +222,8 @@ waiting_arguments(FunctionCallInfo fcinfo, const Worker *worker, bool has_key)
 				 errmsg("max_delay needs if_waiting => \"debounce\""),
 				 errdetail("if_waiting is %s.", name == NULL ? "NULL" : psprintf("\"%s\"", name)),
 				 errhint("Leave max_delay out, or give if_waiting => \"debounce\".")));
-	said.max_delay = interval_microseconds(future_interval(fcinfo, Arg_enqueue_max_delay, "max_delay"));
+	said.max_delay =
+		interval_microseconds(future_interval(PG_GETARG_INTERVAL_P(Arg_enqueue_max_delay), "max_delay"));
 	return said;
 }
 
@@ -320,7 +311,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	enqueue_check_right(worker);
 	run_at = run_at_argument(fcinfo, Arg_enqueue_run_at, Arg_enqueue_delay, now);
 	if (!PG_ARGISNULL(Arg_enqueue_jitter))
-		run_at = spread(run_at, future_interval(fcinfo, Arg_enqueue_jitter, "jitter"));
+		run_at = spread(run_at, future_interval(PG_GETARG_INTERVAL_P(Arg_enqueue_jitter), "jitter"));
 	dedup_key = checked_dedup_key(text_argument(fcinfo, Arg_enqueue_dedup_key));
 	waiting = waiting_arguments(fcinfo, worker, dedup_key != NULL || dedup_takes_part(worker));
 	if (registry_worker_disabled(worker->name))
@@ -336,9 +327,11 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	call.job.context = PG_ARGISNULL(Arg_enqueue_context) ? inherited_context(worker, enqueue_context())
 		: enqueue_checked_context(PG_GETARG_JSONB_P(Arg_enqueue_context));
 	if (!PG_ARGISNULL(Arg_enqueue_expires_in))
-		call.job.expires_at = add_interval(run_at,
-										   future_interval(fcinfo, Arg_enqueue_expires_in, "expires_in"),
-										   "expires_in");
+	{
+		Interval   *expires_in = future_interval(PG_GETARG_INTERVAL_P(Arg_enqueue_expires_in), "expires_in");
+
+		call.job.expires_at = add_interval(run_at, expires_in, "expires_in");
+	}
 	parents = parents_argument(fcinfo);
 	call.waits = parents.count > 0;
 	if (!PG_ARGISNULL(Arg_enqueue_batch))
@@ -452,7 +445,7 @@ batch_arguments(FunctionCallInfo fcinfo)
 				 errmsg("batch_size must be positive"),
 				 errdetail("The value is %d.", times.size),
 				 errhint("Give the number of jobs that are due at once.")));
-	times.interval = future_interval(fcinfo, Arg_enqueue_many_batch_interval, "batch_interval");
+	times.interval = future_interval(PG_GETARG_INTERVAL_P(Arg_enqueue_many_batch_interval), "batch_interval");
 	return times;
 }
 
@@ -562,9 +555,9 @@ read_many(FunctionCallInfo fcinfo, TimestampTz now, ManyJobs *many)
 	}
 	many->run_at = run_at_argument(fcinfo, Arg_enqueue_many_run_at, Arg_enqueue_many_delay, now);
 	if (!PG_ARGISNULL(Arg_enqueue_many_jitter))
-		many->jitter = future_interval(fcinfo, Arg_enqueue_many_jitter, "jitter");
+		many->jitter = future_interval(PG_GETARG_INTERVAL_P(Arg_enqueue_many_jitter), "jitter");
 	if (!PG_ARGISNULL(Arg_enqueue_many_expires_in))
-		many->expires_in = future_interval(fcinfo, Arg_enqueue_many_expires_in, "expires_in");
+		many->expires_in = future_interval(PG_GETARG_INTERVAL_P(Arg_enqueue_many_expires_in), "expires_in");
 }
 
 /* Sets what job number i does not share with the others, except its args. */

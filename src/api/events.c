@@ -40,7 +40,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_unsubscribe);
 PG_FUNCTION_INFO_V1(queue_jobs_publish);
 
 #define KEPT_FOR USECS_PER_DAY	/* the token of a dedup_key */
-#define LONGEST_DELAY (INT64CONST(365000) * USECS_PER_DAY)
 
 /* A row of event_subscriber. */
 typedef struct Subscription
@@ -360,8 +359,7 @@ run_at_after_delay(FunctionCallInfo fcinfo, TimestampTz now)
 
 	if (PG_ARGISNULL(Arg_publish_delay))
 		return now;
-	delay = interval_argument(PG_GETARG_INTERVAL_P(Arg_publish_delay), "delay", 0, LONGEST_DELAY,
-							  "Give an interval that is not negative and not longer than 1000 years.");
+	delay = future_interval(PG_GETARG_INTERVAL_P(Arg_publish_delay), "delay");
 	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(now),
 												   IntervalPGetDatum(delay)));
 }

@@ -293,18 +293,9 @@ work_arguments(FunctionCallInfo fcinfo, ScheduleDefinition *definition)
 static TimestampTz
 bound_argument(FunctionCallInfo fcinfo, int arg, const char *name, TimestampTz none)
 {
-	TimestampTz time;
-
 	if (PG_ARGISNULL(arg))
 		return none;
-	time = PG_GETARG_TIMESTAMPTZ(arg);
-	if (TIMESTAMP_NOT_FINITE(time))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be finite", name),
-				 errdetail("The value is %s.", timestamptz_to_str(time)),
-				 errhint("Leave it out for a schedule without that bound.")));
-	return time;
+	return finite_time(PG_GETARG_TIMESTAMPTZ(arg), name, "Leave it out for a schedule without that bound.");
 }
 
 /* Returns the bounds that two arguments give, either of which may be null. */
@@ -519,17 +510,9 @@ queue_jobs_resume_schedule(PG_FUNCTION_ARGS)
 static TimestampTz
 time_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 {
-	TimestampTz time;
-
 	refuse_null(fcinfo, arg, name);
-	time = PG_GETARG_TIMESTAMPTZ(arg);
-	if (TIMESTAMP_NOT_FINITE(time))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be finite", name),
-				 errdetail("The value is %s.", timestamptz_to_str(time)),
-				 errhint("Give the time from, or until, which ticks were missed.")));
-	return time;
+	return finite_time(PG_GETARG_TIMESTAMPTZ(arg), name,
+					   "Give the time from, or until, which ticks were missed.");
 }
 
 /*

@@ -34,7 +34,6 @@ PG_FUNCTION_INFO_V1(queue_jobs_enqueue_workflow);
 #define MAX_STEPS 10000
 #define MAX_DEPENDENCIES 1000000
 #define TAGS_HINT "It is an array of strings."
-#define LONGEST_DELAY (INT64CONST(365000) * USECS_PER_DAY)
 
 enum
 {
@@ -224,9 +223,7 @@ read_delay(JsonbContainer *object, const Step *step, int number)
 
 	if (delay == NULL)
 		return 0;
-	return interval_microseconds(
-		interval_argument(delay, "delay", 0, LONGEST_DELAY,
-						  "Give an interval that is not negative and not longer than 1000 years."));
+	return interval_microseconds(future_interval(delay, "delay"));
 }
 
 /* Reads the tags, or NULL. */

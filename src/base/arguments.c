@@ -149,6 +149,18 @@ parts_are_short(const Interval *interval)
 	return true;
 }
 
+TimestampTz
+finite_time(TimestampTz time, const char *name, const char *hint)
+{
+	if (TIMESTAMP_NOT_FINITE(time))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be finite", name),
+				 errdetail("The value is %s.", timestamptz_to_str(time)),
+				 errhint("%s", hint)));
+	return time;
+}
+
 /* An interval between minimum and maximum, all in microseconds. */
 Interval *
 interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum, const char *hint)
@@ -162,6 +174,13 @@ interval_argument(Interval *interval, const char *name, int64 minimum, int64 max
 						   DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)))),
 				 errhint("%s", hint)));
 	return interval;
+}
+
+Interval *
+future_interval(Interval *interval, const char *name)
+{
+	return interval_argument(interval, name, 0, INT64CONST(365000) * USECS_PER_DAY,
+							 "Give an interval that is not negative and not longer than 1000 years.");
 }
 
 /*

@@ -36,12 +36,19 @@ extern char *name_argument(FunctionCallInfo fcinfo, int arg, const char *paramet
 /* A message, such as the server's own are, as the sentence that a DETAIL is. */
 extern char *as_sentence(const char *message);
 
+/* The time, if it is finite; else an ERROR. */
+extern TimestampTz finite_time(TimestampTz time, const char *name, const char *hint);
+
 /* A number that must not be negative or null. */
 extern int	count_argument(FunctionCallInfo fcinfo, int arg, const char *name);
 
 /* The interval, if it is between minimum and maximum, both in microseconds; else an ERROR. */
 extern Interval *interval_argument(Interval *interval, const char *name, int64 minimum, int64 maximum,
 								   const char *hint);
+
+/* The interval, if it is from 0 to 1000 years; else an ERROR. */
+extern Interval *future_interval(Interval *interval, const char *name);
+
 extern int64 interval_microseconds(const Interval *interval);
 
 /*

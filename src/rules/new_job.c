@@ -265,13 +265,7 @@ new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,
 TimestampTz
 finite_run_at(TimestampTz run_at)
 {
-	if (TIMESTAMP_NOT_FINITE(run_at))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("run_at must be finite"),
-				 errdetail("The value is %s.", timestamptz_to_str(run_at)),
-				 errhint("Leave it out for a job that is due at once.")));
-	return run_at;
+	return finite_time(run_at, "run_at", "Leave it out for a job that is due at once.");
 }
 
 /* Adds the setting's name to the context of an error. */
