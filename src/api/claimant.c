@@ -349,37 +349,25 @@ queue_jobs_continue_claimed(PG_FUNCTION_ARGS)
 
 /* ---- arrays ---- */
 
-typedef struct Array
-{
-	int			count;
-	Datum	   *values;
-	bool	   *nulls;
-} Array;
-
 typedef struct JobArrays
 {
 	int			count;
 	Datum	   *ids;
 	Datum	   *attempts;
-	Array		results;		/* empty: none */
+	ArrayElements results;		/* empty: none */
 } JobArrays;
 
 /* Reads an array parameter, which must not be null. */
-static Array
-array_argument(FunctionCallInfo fcinfo, int arg, const char *name, Oid type, int16 length, bool byval,
-			   char align)
+static ArrayElements
+array_argument(FunctionCallInfo fcinfo, int arg, const char *name)
 {
-	Array		array;
-
 	refuse_null(fcinfo, arg, name);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), type, length, byval, align, &array.values, &array.nulls,
-					  &array.count);
-	return array;
+	return array_elements(PG_GETARG_ARRAYTYPE_P(arg));
 }
 
 /* ERROR if an element is null. */
 static void
-refuse_null_elements(const char *name, const Array *array)
+refuse_null_elements(const char *name, const ArrayElements *array)
 {
 	for (int i = 0; i < array->count; i++)
 		if (array->nulls[i])
@@ -409,13 +397,13 @@ refuse_lengths(const char *name, int count, int expected)
 static JobArrays
 job_arrays(FunctionCallInfo fcinfo, const char *function)
 {
-	Array		ids;
-	Array		attempts;
+	ArrayElements ids;
+	ArrayElements attempts;
 
 	refuse_where_nothing_can_be_written(function);
-	ids = array_argument(fcinfo, 0, "ids", INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	ids = array_argument(fcinfo, 0, "ids");
 	refuse_null_elements("ids", &ids);
-	attempts = array_argument(fcinfo, 1, "attempts", INT4OID, 4, true, TYPALIGN_INT);
+	attempts = array_argument(fcinfo, 1, "attempts");
 	refuse_null_elements("attempts", &attempts);
 	refuse_lengths("attempts", attempts.count, ids.count);
 	return (JobArrays) {.count = ids.count, .ids = ids.values, .attempts = attempts.values};
@@ -492,7 +480,7 @@ queue_jobs_complete_many(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(2))
 	{
-		arrays.results = array_argument(fcinfo, 2, "results", JSONBOID, -1, false, TYPALIGN_INT);
+		arrays.results = array_argument(fcinfo, 2, "results");
 		refuse_lengths("results", arrays.results.count, arrays.count);
 	}
 	complete_jobs(&arrays);
@@ -502,10 +490,10 @@ queue_jobs_complete_many(PG_FUNCTION_ARGS)
 /* ---- fail, snooze and heartbeat for arrays ---- */
 
 /* Texts that are one for each job, or one for all of them. */
-static Array
+static ArrayElements
 job_texts(FunctionCallInfo fcinfo, int arg, const char *name, int jobs)
 {
-	Array		texts = array_argument(fcinfo, arg, name, TEXTOID, -1, false, TYPALIGN_INT);
+	ArrayElements texts = array_argument(fcinfo, arg, name);
 
 	if (texts.count != 1)
 		refuse_lengths(name, texts.count, jobs);
@@ -514,7 +502,7 @@ job_texts(FunctionCallInfo fcinfo, int arg, const char *name, int jobs)
 
 /* Returns the text for a job: its own, or the only one, which is for all. */
 static char *
-text_of_job(const Array *texts, int job)
+text_of_job(const ArrayElements *texts, int job)
 {
 	int			i = texts->count == 1 ? 0 : job;
 
@@ -527,8 +515,8 @@ queue_jobs_fail_many(PG_FUNCTION_ARGS)
 {
 	RunError	error = {0};
 	JobArrays	arrays = job_arrays(fcinfo, "queue_jobs.fail_many()");
-	Array		errors;
-	Array		details = {0};
+	ArrayElements errors;
+	ArrayElements details = {0};
 	int64		delay;
 
 	catalog_require_call(fcinfo, FAIL_PARAMETERS);

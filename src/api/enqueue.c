@@ -25,7 +25,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/tuplestore.h"
 
@@ -368,49 +367,30 @@ queue_jobs_try_enqueue(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/* An array that has an element for each job; without elements if it was not given. */
-typedef struct Each
-{
-	Datum	   *values;
-	bool	   *nulls;
-} Each;
-
-/* Takes an array apart. */
-static Each
-elements(ArrayType *array, int *count)
-{
-	Each		each;
-	int16		length;
-	bool		by_value;
-	char		align;
-
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &by_value, &align);
-	deconstruct_array(array, ARR_ELEMTYPE(array), length, by_value, align, &each.values, &each.nulls, count);
-	return each;
-}
-
-/* Reads an array; ERROR unless it has as many elements as args. "hint" says what a NULL element means. */
-static Each
+/*
+ * Reads an array that has an element for each job; without values if it was not given. ERROR unless it has as
+ * many elements as args. "hint" says what a NULL element means.
+ */
+static ArrayElements
 each_argument(FunctionCallInfo fcinfo, int arg, const char *name, int count, const char *hint)
 {
-	Each		each = {NULL, NULL};
-	int			given;
+	ArrayElements each = {0};
 
 	if (PG_ARGISNULL(arg))
 		return each;
-	each = elements(PG_GETARG_ARRAYTYPE_P(arg), &given);
-	if (given != count)
+	each = array_elements(PG_GETARG_ARRAYTYPE_P(arg));
+	if (each.count != count)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must have one element for each of args", name),
-				 errdetail("There are %d args and %d %s.", count, given, name),
+				 errdetail("There are %d args and %d %s.", count, each.count, name),
 				 errhint("%s", hint)));
 	return each;
 }
 
 /* Whether job number i has a value of its own there. */
 static bool
-has_element(const Each *each, int i)
+has_element(const ArrayElements *each, int i)
 {
 	return each->values != NULL && !each->nulls[i];
 }
@@ -507,12 +487,11 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 /* The arguments of enqueue_many(): those of each job, and those of jobs that have none of their own. */
 typedef struct ManyJobs
 {
-	int			count;
-	Each		args;
-	Each		contexts;		/* an element that is NULL: none */
-	Each		run_ats;
-	Each		priorities;
-	Each		dedup_keys;
+	ArrayElements args;
+	ArrayElements contexts;		/* an element that is NULL: none */
+	ArrayElements run_ats;
+	ArrayElements priorities;
+	ArrayElements dedup_keys;
 	TimestampTz run_at;
 	int			priority;
 	BatchTimes	times;
@@ -528,23 +507,23 @@ read_many(FunctionCallInfo fcinfo, TimestampTz now, ManyJobs *many)
 	refuse_null(fcinfo, Arg_enqueue_many_priority, "priority");
 	many->priority = PG_GETARG_INT32(Arg_enqueue_many_priority);
 	many->times = batch_arguments(fcinfo);
-	many->args = elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_args), &many->count);
-	for (int i = 0; i < many->count; i++)
+	many->args = array_elements(PG_GETARG_ARRAYTYPE_P(Arg_enqueue_many_args));
+	for (int i = 0; i < many->args.count; i++)
 		if (many->args.nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("args must not be null"),
 					 errdetail("Element %d of the array is null.", i + 1),
 					 errhint("Use '{}' for a job without args.")));
-	many->contexts = each_argument(fcinfo, Arg_enqueue_many_contexts, "contexts", many->count,
+	many->contexts = each_argument(fcinfo, Arg_enqueue_many_contexts, "contexts", many->args.count,
 								   "Use NULL for a job without context.");
-	many->run_ats = each_argument(fcinfo, Arg_enqueue_many_run_ats, "run_ats", many->count,
+	many->run_ats = each_argument(fcinfo, Arg_enqueue_many_run_ats, "run_ats", many->args.count,
 								  "Use NULL for a job that is due as run_at or delay say.");
-	many->priorities = each_argument(fcinfo, Arg_enqueue_many_priorities, "priorities", many->count,
+	many->priorities = each_argument(fcinfo, Arg_enqueue_many_priorities, "priorities", many->args.count,
 									 "Use NULL for a job that has the parameter priority.");
-	many->dedup_keys = each_argument(fcinfo, Arg_enqueue_many_dedup_keys, "dedup_keys", many->count,
+	many->dedup_keys = each_argument(fcinfo, Arg_enqueue_many_dedup_keys, "dedup_keys", many->args.count,
 									 "Use NULL for a job without dedup_key.");
-	for (int i = 0; i < many->count; i++)
+	for (int i = 0; i < many->args.count; i++)
 	{
 		if (has_element(&many->contexts, i))
 			(void) enqueue_checked_context(DatumGetJsonbP(many->contexts.values[i]));
@@ -637,9 +616,9 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	queue = queue_argument(fcinfo, Arg_enqueue_many_queue, worker);
 	options = options_arguments(fcinfo, worker, Arg_enqueue_many_max_retries, -1, -1, Arg_enqueue_many_tags);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	if (many.count == 0 || registry_worker_disabled(worker->name))
+	if (many.args.count == 0 || registry_worker_disabled(worker->name))
 		return (Datum) 0;
-	check_all_args(worker, many.args.values, many.count);
+	check_all_args(worker, many.args.values, many.args.count);
 	new_job_begin(&call, GetUserId(), worker, queue, now, many.priority);
 	call.job.options = options;
 	if (!PG_ARGISNULL(Arg_enqueue_many_batch))
@@ -651,7 +630,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	jobs = palloc0(sizeof(Jobs));
 	jobs->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs enqueue_many",
 										  ALLOCSET_DEFAULT_SIZES);
-	for (int i = 0; i < many.count; i++)
+	for (int i = 0; i < many.args.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		set_one_of_many(&call, &many, i);

@@ -149,6 +149,21 @@ parts_are_short(const Interval *interval)
 	return true;
 }
 
+ArrayElements
+array_elements(ArrayType *array)
+{
+	ArrayElements elements;
+	Oid			type = ARR_ELEMTYPE(array);
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	deconstruct_array(array, type, length, by_value, align, &elements.values, &elements.nulls,
+					  &elements.count);
+	return elements;
+}
+
 TimestampTz
 finite_time(TimestampTz time, const char *name, const char *hint)
 {

@@ -6,6 +6,7 @@
 #define QUEUE_JOBS_ARGUMENTS_H
 
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/timestamp.h"
 
 /* ERROR unless the name is fit for a worker, queue or claimant. */
@@ -35,6 +36,16 @@ extern char *name_argument(FunctionCallInfo fcinfo, int arg, const char *paramet
 
 /* A message, such as the server's own are, as the sentence that a DETAIL is. */
 extern char *as_sentence(const char *message);
+
+/* The elements of an array, palloc'd. */
+typedef struct ArrayElements
+{
+	int			count;
+	Datum	   *values;
+	bool	   *nulls;
+} ArrayElements;
+
+extern ArrayElements array_elements(ArrayType *array);
 
 /* The time, if it is finite; else an ERROR. */
 extern TimestampTz finite_time(TimestampTz time, const char *name, const char *hint);
