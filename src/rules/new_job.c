@@ -133,8 +133,9 @@ encrypt(Job *job, const EnqueueCall *call)
 	job->args = call->of_engine ? compressed_args(job->args) : storable_args(job->args);
 }
 
-Job
-new_job_next(const EnqueueCall *call)
+/* Returns the call's job with an id, which is the call's number if it has one. */
+static Job
+numbered_job(const EnqueueCall *call)
 {
 	Job			job = call->job;
 
@@ -143,10 +144,18 @@ new_job_next(const EnqueueCall *call)
 		job.call = job.id;
 	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
 		encrypt(&job, call);
-	if (job.batch != 0 && !job.callback)
-		member_range_note(job.batch, job.id);
 	if (!call->keeps_run_at)
 		delay_start(&job, call->worker);
+	return job;
+}
+
+Job
+new_job_next(const EnqueueCall *call)
+{
+	Job			job = numbered_job(call);
+
+	if (job.batch != 0 && !job.callback)
+		member_range_note(job.batch, job.id);
 	return job;
 }
 
@@ -181,19 +190,6 @@ new_job_insert(EnqueueCall *call, LiveTable *table)
 	return job.id;
 }
 
-/* The call's job, with the id by which the call is known if it changes another one. */
-static Job
-drawn_job(const EnqueueCall *call)
-{
-	Job			job = call->job;
-
-	job.id = job.call = nextval_internal(catalog_relation(REL_JOB_ID), false);
-	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
-		encrypt(&job, call);
-	delay_start(&job, call->worker);
-	return job;
-}
-
 /* Changes the job of the same key that waits, or enqueues this one. Returns the id of the one that stands. */
 static int64
 change_or_insert(EnqueueCall *call, LiveTable *table, bool *duplicate)
@@ -202,10 +198,11 @@ change_or_insert(EnqueueCall *call, LiveTable *table, bool *duplicate)
 	Waited		waited = WAITED_NONE;
 	int64		id = 0;
 
+	job->call = -1;				/* it gets the number with its id */
 	key_call_begin(job->dedup_hash);
 	if (!call->waits)
 		waited = waiting_change(table, job, call->worker, call->worker->handler ? call->role : InvalidOid,
-								&call->waiting, drawn_job, call, &id);
+								&call->waiting, numbered_job, call, &id);
 	*duplicate = waited == WAITED_RUNS && !call->worker->reschedule_once;
 	if (waited == WAITED_CHANGED || *duplicate)
 	{
@@ -217,9 +214,7 @@ change_or_insert(EnqueueCall *call, LiveTable *table, bool *duplicate)
 	{
 		waiting_begin(job, &call->waiting);
 		job->due = job->due || job->run_at <= job->created_at;
-		job->call = -1;			/* it gets the number with its id */
 		id = new_job_insert(call, table);
-		job->call = id;
 		if (job->waits == NULL)
 			waiting_written(job->dedup_hash, NULL);
 	}

@@ -220,11 +220,16 @@ find_changed(int64 dedup_hash)
 	return NULL;
 }
 
-/* A copy that lives as long as the transaction. */
+/*
+ * A copy that lives as long as the transaction, or until free_copy(). All of it is in a memory context of its
+ * own.
+ */
 static Job *
 copy_for_transaction(const Job *job)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	MemoryContext context = AllocSetContextCreate(TopTransactionContext, "queue_jobs changed job",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
 	Job		   *copy = palloc(sizeof(Job));
 
 	*copy = *job;
@@ -240,24 +245,11 @@ copy_for_transaction(const Job *job)
 	return copy;
 }
 
-/* Frees what a later call replaces. */
+/* Frees a copy that a later call replaces. */
 static void
 free_copy(Job *job)
 {
-	pfree(job->args);
-	if (job->context != NULL)
-		pfree(job->context);
-	if (job->options != NULL)
-		pfree(job->options);
-	if (job->dedup_key != NULL)
-		pfree(job->dedup_key);
-	if (job->schedule != NULL)
-		pfree(job->schedule);
-	if (job->read_from != NULL)
-		pfree(job->read_from);
-	if (job->errors != NULL)
-		pfree(job->errors);
-	pfree(job);
+	MemoryContextDelete(GetMemoryChunkContext(job));
 }
 
 /* The note of the key at this level, made if need be. */
@@ -293,6 +285,7 @@ put_change_off(const Job *call_job, const WaitingCall *said, Job (*draw) (const 
 {
 	ChangedJob *note = find_changed(call_job->dedup_hash);
 	Job		   *before = note == NULL || note->stale ? NULL : note->job;
+	Job		   *copy;
 	Job			drawn;
 	Job			job;
 
@@ -301,13 +294,10 @@ put_change_off(const Job *call_job, const WaitingCall *said, Job (*draw) (const 
 	drawn = draw(call);
 	job = changed_job(before, &drawn, said, GetCurrentTimestamp());
 	note = note_of_level(call_job->dedup_hash);
+	copy = copy_for_transaction(&job);
 	if (note->job == before)
-	{
-		note->job = copy_for_transaction(&job);
 		free_copy(before);
-	}
-	else
-		note->job = copy_for_transaction(&job);
+	note->job = copy;
 	any_unwritten = true;
 	return job.id;
 }
@@ -424,7 +414,6 @@ try_change(Look *look, TupleTableSlot *slot, const Job *other)
 	}
 	test_point("waiting_seen");
 	call = look->draw(look->call);
-	call.call = call.id;
 	job = changed_job(other, &call, look->said, GetCurrentTimestamp());
 	location_relied_on(&job);
 	if (!live_try_update(look->table, slot, &job))
