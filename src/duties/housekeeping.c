@@ -53,11 +53,13 @@ housekeeping(TimestampTz now)
 	static TimestampTz next = DT_NOEND;
 	static bool goes_on = false;
 	TimestampTz next_batch;
+	TimestampTz next_token;		/* once: Min() would call again */
 
 	if (!goes_on)
 	{
 		next = history_maintain(now);
-		next = Min(next, trim_tokens(now));
+		next_token = trim_tokens(now);
+		next = Min(next, next_token);
 		limit_trim_claimed();
 		saved_steps_trim();
 		waiting_trim();

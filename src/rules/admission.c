@@ -79,10 +79,12 @@ settle_key(Start *start, int attempts)
 {
 	Job		   *job = start->job;
 	int64		call = job->call;
+	XLogRecPtr	location;
 
 	if (job->dedup_hash == 0)
 		return;
-	job->wal_lsn = Max(job->wal_lsn, location_again(job));
+	location = location_again(job); /* Max() would look for it twice */
+	job->wal_lsn = Max(job->wal_lsn, location);
 	if (start->expired)
 		return;
 	dedup_collapse(start->table, job, attempts, start->candidate->worker);

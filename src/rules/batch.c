@@ -628,6 +628,7 @@ static void
 trim_next(TrimRound *round)
 {
 	const Trimmed *what = &trimmed[round->table];
+	TimestampTz next;			/* Min() would look for it twice */
 	int64		last;
 
 	if (table_has_no_rows(what->table))
@@ -637,7 +638,8 @@ trim_next(TrimRound *round)
 		last = last_of_piece(what, round->after);
 		if (trim_piece(what, round->after, last))
 			return;
-		round->next = Min(round->next, next_of_piece(what, round->after, last));
+		next = next_of_piece(what, round->after, last);
+		round->next = Min(round->next, next);
 	}
 	round->table += last == PG_INT64_MAX;
 	round->after = last == PG_INT64_MAX ? PG_INT64_MIN : last;

@@ -520,6 +520,7 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, int attempt
 	   TimestampTz now)
 {
 	bool		taken;
+	XLogRecPtr	location;
 
 	if (!hold_try(other->id, HOLD_RUN))
 		return false;
@@ -534,7 +535,8 @@ absorb(LiveTable *table, TupleTableSlot *slot, Job *other, Job *job, int attempt
 		wakeup_schedules();		/* a tick may wait for its end */
 	duplicates_note(other->lane, LANE_MERGED);
 	job->merged += 1 + other->merged;
-	job->wal_lsn = Max(job->wal_lsn, location_of_job(other));
+	location = location_of_job(other);	/* Max() would look for it twice */
+	job->wal_lsn = Max(job->wal_lsn, location);
 	location_relied_on(job);	/* for the next attempt: this one's may be lost with its lease */
 	if (expires_before(job->expires_at, other->expires_at))
 		job->expires_at = other->expires_at;	/* should it be put back without having been started */

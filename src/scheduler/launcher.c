@@ -688,6 +688,7 @@ static TimestampTz
 look_after_all(TimestampTz now)
 {
 	TimestampTz next = DT_NOEND;
+	TimestampTz next_share;
 	int		   *order = palloc(database_slots() * sizeof(int));
 
 	executors_wait = false;
@@ -701,10 +702,15 @@ look_after_all(TimestampTz now)
 	schedulers_wait = 0;
 	executors_asked_for = 0;
 	for (int i = 0; i < database_slots(); i++)
-		next = Min(next, look_after(database_slot_at(order[i]), now));
+	{
+		TimestampTz at = look_after(database_slot_at(order[i]), now);	/* once: Min() would call again */
+
+		next = Min(next, at);
+	}
 	pfree(order);
 	ask_to_make_way();
-	return Min(next, share_worker_slots(now));
+	next_share = share_worker_slots(now);
+	return Min(next, next_share);
 }
 
 /* After a reload: any database may have jobs to run now, or none. */
@@ -795,13 +801,15 @@ queue_jobs_launcher_main(Datum argument)
 	{
 		TimestampTz now;
 		TimestampTz next;
+		TimestampTz next_look;
 
 		heed_clock();
 		now = GetCurrentTimestamp();
 		launcher_heed_setting(now);
 		remember_refused(now);
 		next = give_slots(now);
-		next = Min(next, look_after_all(now));
+		next_look = look_after_all(now);
+		next = Min(next, next_look);
 		process_wait(next == DT_NOEND ? next : Min(next, now + CLOCK_LOOK_EVERY));
 	}
 }

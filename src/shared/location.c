@@ -171,6 +171,7 @@ location_of_job(const Job *job)
 	LocationSlot *slot;
 	XLogRecPtr	floor;
 	XLogRecPtr	result;
+	XLogRecPtr	now;
 	bool		known;
 
 	if (location_in_doubt())
@@ -186,7 +187,8 @@ location_of_job(const Job *job)
 		return Max(result, floor);
 	if (result == InvalidXLogRecPtr)
 		return location_after_snapshot();
-	return Min(Max(result, floor), location_after_snapshot());	/* a restored row's may be another server's */
+	now = location_after_snapshot();	/* Min() would ask twice */
+	return Min(Max(result, floor), now);	/* a restored row's may be another server's */
 }
 
 XLogRecPtr

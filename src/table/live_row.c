@@ -154,9 +154,13 @@ lease_last_heartbeat(const char *claimant, Oid role)
 TimestampTz
 lease_since(const Job *job)
 {
+	TimestampTz heartbeat;
+
 	if (job->claimant == NULL)
 		return job->started_at;
-	return Max(job->started_at, last_heartbeat(job->claimant, job->claimed_by, job->lane));
+	/* Max() would look for it twice */
+	heartbeat = last_heartbeat(job->claimant, job->claimed_by, job->lane);
+	return Max(job->started_at, heartbeat);
 }
 
 TimestampTz
