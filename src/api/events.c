@@ -407,7 +407,7 @@ queue_jobs_publish(PG_FUNCTION_ARGS)
 	token = event_token(fcinfo, event.name);
 	event.context = enqueue_context();
 	event.args = event_args(event.name, event.payload);
-	(void) storable_args(event.args);	/* whoever subscribes, and if no role does */
+	(void) storable_args(event.args);	/* checks them, also for an event without subscribers */
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	event.subscriptions = subscriptions_of(event.name);
 	if (event.subscriptions == NIL)
@@ -497,7 +497,7 @@ queue_jobs_subscribe(PG_FUNCTION_ARGS)
 		jsonb_check_text(PG_GETARG_JSONB_P(Arg_subscribe_filter), "filter");
 		values[3] = PG_GETARG_DATUM(Arg_subscribe_filter);
 	}
-	/* what enqueue() would refuse is told now, and not in the log of each publish */
+	/* the subscriber hears now of what enqueue() would refuse, and not the log at each publish */
 	enqueue_prepare(worker_to_subscribe(worker), event_args(event, jsonb_parse("{}")));
 	engine_statement("INSERT INTO queue_jobs.event_subscriber (event, worker, owner, filter) VALUES ($1, $2, $3, $4)"
 					 " ON CONFLICT (event, worker, owner) DO UPDATE SET filter = EXCLUDED.filter",

@@ -77,7 +77,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.change_worker, qu
     queue_jobs.pause_schedule, queue_jobs.resume_schedule, queue_jobs.run_missed,
     queue_jobs.next_runs, queue_jobs.import_pg_cron, queue_jobs.schedule_command_of TO queue_jobs_define;
 
--- Events. Whoever subscribes sees what all publish; whoever publishes needs no right to what is subscribed.
+-- Events. A subscriber sees what all roles publish; a publisher needs no right to the subscribed workers.
 GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
 GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
 GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
