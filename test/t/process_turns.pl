@@ -44,6 +44,19 @@ sub args
 	return qq{jsonb_build_object('what', '$what', 'round', '$round')};
 }
 
+# While the scheduler waits at that point, a job of bob's falls due. Lets it go on until it has come to that job.
+sub falls_due_at
+{
+	my ($point) = @_;
+
+	my $job = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
+	wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $job");
+	arm('due_promoted', 'wait');
+	go_on($point);
+	wait_at('due_promoted');
+	return $job;
+}
+
 # Bob's job falls due, bob's batch ends and calls back, and carol, who has no executor yet, enqueues: each before alice's cascade has ended.
 sub others_come_between
 {
@@ -149,11 +162,7 @@ my $of_key = sql(q{SELECT id FROM queue_jobs.claim('me', '{keyed}')}, 'alice');
 arm('jobs_parked', 'wait');
 is(sql(q{SELECT count(*) FROM queue_jobs.claim('me', '{keyed}')}, 'alice'), '0', 'one job of a key can be claimed');
 wait_at('jobs_parked');
-$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
-wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
-arm('due_promoted', 'wait');
-go_on('jobs_parked');
-wait_at('due_promoted');
+$due = falls_due_at('jobs_parked');
 my $in_the_way = q{SELECT count(*) FROM queue_jobs.live_job WHERE args ? 'parks' AND place >= 0};
 cmp_ok(sql($in_the_way), '>', 1, 'a job falls due while 10,000 are put aside');
 go_on('due_promoted');
@@ -167,11 +176,7 @@ sql(q{SELECT queue_jobs.define_worker('keyed')}, 'alice');
 arm('jobs_sent_back', 'wait');
 go_on('due_promoted');
 wait_at('jobs_sent_back');
-$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
-wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
-arm('due_promoted', 'wait');
-go_on('jobs_sent_back');
-wait_at('due_promoted');
+$due = falls_due_at('jobs_sent_back');
 cmp_ok(sql($in_the_way), '<', 10_000, 'a job falls due while they are sent back');
 go_on('due_promoted');
 wait_until($node, "SELECT ($in_the_way) = 10000");
@@ -188,11 +193,7 @@ wait_until($node, q{SELECT bool_and(next_run < clock_timestamp()) FROM queue_job
 arm('tick_committed', 'wait');
 sql('ALTER DATABASE postgres SET queue_jobs.run = on');
 wait_at('tick_committed');
-$due = sql(q{SELECT queue_jobs.enqueue('later', delay => '1 ms')}, 'bob');
-wait_until($node, "SELECT run_at < clock_timestamp() FROM queue_jobs.job WHERE id = $due");
-arm('due_promoted', 'wait');
-go_on('tick_committed');
-wait_at('due_promoted');
+$due = falls_due_at('tick_committed');
 my $ticks = sql(q{SELECT count(*) FROM queue_jobs.job WHERE args ? 'tick'});
 cmp_ok($ticks, '<', 3000, "a job falls due after the ticks of $ticks of 3,001 schedules");
 go_on('due_promoted');
