@@ -110,6 +110,8 @@ ROLLBACK;
 -- Refused.
 SELECT error_of($$SELECT queue_jobs.define_worker('bad', deduplicate => 'sometimes')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('bad', idempotent => true, if_deduplicated => 'reschedule_once')$$);
+SELECT error_of($$SELECT queue_jobs.define_worker('bad', idempotent => true, if_deduplicated => 'cancel_running')$$);
+SELECT error_of($$SELECT queue_jobs.define_worker('bad', idempotent => true, if_deduplicated => 'cancel')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('bad', idempotent => true, dedup_ttl => '-1 s')$$);
 
 -- A record: left alone when it is gone or not pending, locked around the handler, deduplicated per record.

@@ -200,7 +200,8 @@ stored_option(const StoredRow *row, const char *option)
 	if (strcmp(option, "run_as") == 0)
 		return text_value(DatumGetBool(row->values[COLUMN(run_as_definer)]) ? "definer" : "invoker");
 	if (strcmp(option, "if_deduplicated") == 0)
-		return text_value(DatumGetBool(row->values[COLUMN(reschedule_once)]) ? "reschedule_once" : "drop");
+		return text_value(DatumGetBool(row->values[COLUMN(cancel_running)]) ? "cancel_running"
+						  : DatumGetBool(row->values[COLUMN(reschedule_once)]) ? "reschedule_once" : "drop");
 
 	/* options whose default goes by others: what is as the default has it, goes with these */
 	if (strcmp(option, "idempotent") == 0 && idempotent == has_record)

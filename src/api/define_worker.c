@@ -264,26 +264,28 @@ set_record(Definition *definition)
 static DedupStrategy
 set_deduplication(Definition *definition, bool has_record)
 {
-	static const char *const if_deduplicated_names[] = {"drop", "reschedule_once", NULL};
+	static const char *const if_deduplicated_names[] = {"drop", "reschedule_once", "cancel_running", NULL};
 	FunctionCallInfo fcinfo = definition->fcinfo;
 	bool		idempotent = PG_ARGISNULL(ARG(idempotent)) ? has_record : PG_GETARG_BOOL(ARG(idempotent));
 	DedupStrategy strategy = idempotent ? DEDUP_UNTIL_EXECUTING : DEDUP_NONE;
-	bool		reschedule_once;
+	int			if_deduplicated;
 
 	if (!PG_ARGISNULL(ARG(deduplicate)))
 		strategy = value_argument(fcinfo, ARG(deduplicate), "deduplicate", strategy_names,
 								  "The key of a job is free before its handler starts, or when the job has ended.");
 	refuse_null(fcinfo, ARG(if_deduplicated), "if_deduplicated");
-	reschedule_once = value_argument(fcinfo, ARG(if_deduplicated), "if_deduplicated", if_deduplicated_names,
-									 "A duplicate is dropped, or makes a running job run once more.") == 1;
-	if (reschedule_once && strategy != DEDUP_UNTIL_EXECUTED)
+	if_deduplicated = value_argument(fcinfo, ARG(if_deduplicated), "if_deduplicated", if_deduplicated_names,
+									 "A duplicate is dropped, makes a running job run once more, or interrupts it.");
+	if (if_deduplicated > 0 && strategy != DEDUP_UNTIL_EXECUTED)
 		refuse_combination(
-			"if_deduplicated => \"reschedule_once\" needs deduplicate => \"until_executed\"",
+			psprintf("if_deduplicated => \"%s\" needs deduplicate => \"until_executed\"",
+					 if_deduplicated_names[if_deduplicated]),
 			psprintf("Under \"%s\" nothing is dropped while a job runs.", strategy_names[strategy]),
 			"Leave if_deduplicated out, or give deduplicate => \"until_executed\".");
 	set_datum(definition, COLUMN(idempotent), BoolGetDatum(idempotent));
 	set_text(definition, COLUMN(deduplicate), strategy_names[strategy]);
-	set_datum(definition, COLUMN(reschedule_once), BoolGetDatum(reschedule_once));
+	set_datum(definition, COLUMN(reschedule_once), BoolGetDatum(if_deduplicated == 1));
+	set_datum(definition, COLUMN(cancel_running), BoolGetDatum(if_deduplicated == 2));
 	refuse_null(fcinfo, ARG(dedup_ttl), "dedup_ttl");
 	set_interval(definition, OPTION(dedup_ttl), 0, LONGEST_TTL, "Give an interval from 0 to 10 years.");
 	return idempotent ? strategy : DEDUP_NONE;

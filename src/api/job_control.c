@@ -156,12 +156,29 @@ control_end(JobControl *control)
 	ExecDropSingleTupleTableSlot(control->slot);
 }
 
-/* job_find(), or without waiting: FIND_LOCKED if another transaction has it, too. */
+/*
+ * job_find(), or without waiting: FIND_LOCKED if another transaction has it, too. "run_only" waits for a
+ * transaction that changes or ends the run, and not for one that has claimed the job: it may last as long as
+ * the run.
+ */
 static FindResult
 find_job(JobControl *control, int64 id, Job *job)
 {
-	return control->wait ? job_find(control->table, id, &control->slot, job)
-		: live_find(control->table, id, false, &control->slot, job);
+	FindResult	found;
+
+	if (control->wait)
+		return job_find(control->table, id, &control->slot, job);
+	found = live_find(control->table, id, false, &control->slot, job);
+	if (found != FIND_LOCKED || !control->run_only || is_being_run(id) || hold_is_run(id))
+		return found;
+	return live_find(control->table, id, true, &control->slot, job);
+}
+
+/* Whether a run of the job, which no executor shows, is under way: by lease, or between two slices. */
+static bool
+is_under_way(const Job *job)
+{
+	return job->started_at != NO_TIME || dedup_has_begun(job, job->attempt);
 }
 
 /* Ends the job, whose row we have. */
@@ -176,6 +193,11 @@ end_job_found(JobControl *control, Job *job, JobState end_as)
 	{
 		live_leave(job);
 		return CONTROL_RUNS;
+	}
+	if (control->run_only && !is_under_way(job))
+	{
+		live_leave(job);
+		return CONTROL_NOTHING;
 	}
 	if (end_found(control, job, end_as))
 		return CONTROL_DONE;
@@ -198,16 +220,17 @@ control_end_job(JobControl *control, int64 id, JobState end_as, bool ask_owner)
 	return end_job_found(control, &job, end_as);
 }
 
-/* Ends a job that no process runs; "wait" for what others do with its row. */
+/* Ends a job that no process runs. Waits for what others do with its row, except as "run_only" says. */
 static ControlResult
-try_end(int64 id, JobState end_as, bool ask_owner, bool wait)
+try_end(int64 id, JobState end_as, bool ask_owner, bool run_only)
 {
 	LiveTable	table;
 	JobControl	control;
 	ControlResult result;
 
 	live_open(&table);
-	control_begin(&control, &table, NULL, wait);
+	control_begin(&control, &table, NULL, !run_only);
+	control.run_only = run_only;
 	result = control_end_job(&control, id, end_as, ask_owner);
 	control_end(&control);
 	live_close(&table);
@@ -236,9 +259,9 @@ job_end(int64 id, JobState end_as)
 
 	if (end_own(id, end_as))
 		return true;
-	result = try_end(id, end_as, true, true);
+	result = try_end(id, end_as, true, false);
 	if (result == CONTROL_RUNS)
-		wakeup_end_running(id, end_as);
+		wakeup_end_running(id, end_as, false);
 	return result != CONTROL_NOTHING;
 }
 
@@ -261,17 +284,18 @@ queue_jobs_discard(PG_FUNCTION_ARGS)
 
 /*
  * A run that this transaction wanted to interrupt at its commit may have ended before, and its job been put
- * back. The job is ended now, with this transaction. Returns false if an executor still runs it.
+ * back. The job is ended now, with this transaction; "run_only" ends one that a claimant runs, or that has
+ * begun, and leaves others. Returns false if an executor still runs it.
  */
 static bool
-end_put_back(int64 id, JobState end_as)
+end_put_back(int64 id, JobState end_as, bool run_only)
 {
 	ControlResult result;
 
 	if (catalog_status() != EXTENSION_PRESENT)
 		return true;			/* this transaction drops it */
 	PushActiveSnapshot(GetTransactionSnapshot());
-	result = try_end(id, end_as, false, true);
+	result = try_end(id, end_as, false, run_only);
 	PopActiveSnapshot();
 	return result != CONTROL_RUNS;
 }
@@ -329,11 +353,12 @@ job_control_before_commit(XactEvent event)
 {
 	int64		id;
 	JobState	end_as;
+	bool		run_only;
 
-	for (int i = 0; wakeup_next_end(&i, &id, &end_as);)
+	for (int i = 0; wakeup_next_end(&i, &id, &end_as, &run_only);)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (end_put_back(id, end_as))
+		if (end_put_back(id, end_as, run_only))
 			wakeup_end_made(i - 1);
 		else if (event == XACT_EVENT_PRE_PREPARE)
 			refuse_prepare(id);

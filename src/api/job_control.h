@@ -39,6 +39,7 @@ typedef struct JobControl
 	HistoryWriter *history;		/* or NULL: what has ended is written at once */
 	/* for what other transactions do with a job's row, but not for the end of a run */
 	bool		wait;
+	bool		run_only;		/* leaves a job that waits to begin, or to begin again; without "wait" */
 	TupleTableSlot *slot;		/* the row that was found last */
 } JobControl;
 

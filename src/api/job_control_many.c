@@ -114,7 +114,7 @@ end_one(Bulk *bulk, const FoundJob *found)
 	ControlResult result = control_end_job(&bulk->control, found->id, bulk->end_as, true);
 
 	if (result == CONTROL_RUNS)
-		wakeup_end_running(found->id, bulk->end_as);
+		wakeup_end_running(found->id, bulk->end_as, false);
 	return result;
 }
 

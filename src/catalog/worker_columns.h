@@ -70,6 +70,7 @@ WORKER_OPTION(inherit_context, boolean)
 WORKER_COLUMN(if_waiting, if_waiting)
 WORKER_COLUMN(max_delay, microseconds)	/* 0: none */
 WORKER_COLUMN(dedup_args, keys)			/* args keys, one a line, that are in the key of a job; NULL: all */
+WORKER_COLUMN(cancel_running, boolean)	/* if_deduplicated, beside reschedule_once */
 ROW_COLUMN(pending, text)				/* SQL condition on the record */
 ROW_COLUMN(remaining_work, text)		/* query */
 ROW_COLUMN(search_path, text)			/* for the names in these; see worker_search_path() */

@@ -18,6 +18,10 @@
  * ordinary job of the key: one that is there is held, else ours is inserted. That no two of a key run at once
  * is seen to at the claim, by a lock on the key, and by looking for leases.
  *
+ * With "cancel_running" the new job is inserted beside the run, which is asked to end, as cancel() asks it, when
+ * our transaction commits (job_control.c). Of two transactions that find the same run both ask, so that one that
+ * is rolled back takes nothing from the other. Their jobs are merged, as any two of a key.
+ *
  * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there
  * by then are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the
  * run has freed the key, and after that look. So a claim that passes one by says so in the lane's hint, and
@@ -171,6 +175,8 @@ runs_here(const Job *job)
 static Standing
 beside_run(const Worker *worker)
 {
+	if (worker->cancel_running)
+		return STANDING_NONE;
 	return worker->reschedule_once ? STANDING_FOLLOW_UP : STANDING_DROP;
 }
 
@@ -196,7 +202,8 @@ can_stand(const Job *other, bool runs, const Job *job, const Worker *worker, Tim
 static bool
 needs_follow_up(const Job *other, const Worker *worker, TimestampTz now)
 {
-	return dedup_strategy(other, worker) == DEDUP_UNTIL_EXECUTED && worker->reschedule_once &&
+	return dedup_strategy(other, worker) == DEDUP_UNTIL_EXECUTED &&
+		(worker->reschedule_once || worker->cancel_running) &&
 		dedup_job_takes_part(other, worker, now) && dedup_has_begun(other, other->attempt);
 }
 
@@ -231,7 +238,7 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 		*standing = current_job.job->id;
 	}
 	key_scan_begin(&scan, table, job->dedup_hash);
-	while (settled && !relied && key_scan_next(&scan, &other))
+	while (settled && (!relied || worker->cancel_running) && key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
 		RelyResult	rely;
@@ -241,11 +248,17 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 			continue;
 		/* a function's run does not show in its row; nor does it that an executor ends what has expired */
 		runs = lease_holds(&other, now, &until) ||
-			(until_executed && other.expires_at != NO_TIME && function_runs(table, other.id)) ||
+			(until_executed && (other.expires_at != NO_TIME || worker->cancel_running) &&
+			 function_runs(table, other.id)) ||
 			needs_follow_up(&other, worker, now);
 		if (runs && other.attempt == 0 && other.expires_at != NO_TIME)
 			runs = !executor_ends_expired(other.id, other.expires_at);
-		if (!can_stand(&other, runs, job, worker, now))
+		if (runs && worker->cancel_running)
+		{
+			dedup_cancel_run(&other);
+			continue;
+		}
+		if (relied || !can_stand(&other, runs, job, worker, now))
 			continue;
 		if (runs)
 			rely = RELY_RUNS;
@@ -256,6 +269,8 @@ look_at_key(LiveTable *table, const Job *job, const Worker *worker, Oid role, Ti
 
 		if (rely == RELY_CHANGED)
 			settled = false;
+		else if (rely == RELY_RUNS && worker->cancel_running)
+			dedup_cancel_run(&other);
 		else if (rely == RELY_RUNS && until_executed)
 		{
 			*result = beside_run(worker);

@@ -6,11 +6,13 @@
 
 #include "catalog.h"
 #include "common/hashfn.h"
+#include "current_job.h"
 #include "dedup_key.h"
 #include "encrypted_job.h"
 #include "lane.h"
 #include "long_job.h"
 #include "record.h"
+#include "wakeup.h"
 
 DedupStrategy
 dedup_strategy(const Job *job, const Worker *worker)
@@ -193,6 +195,13 @@ bool
 dedup_has_begun(const Job *job, int attempt)
 {
 	return (attempt > 0 || job->run_at != job->created_at) && dedup_has_state(job);
+}
+
+void
+dedup_cancel_run(const Job *running)
+{
+	if (current_job.job == NULL || current_job.job->id != running->id)
+		wakeup_end_running(running->id, JOB_CANCELLED, true);
 }
 
 bool

@@ -392,26 +392,37 @@ note_run(Look *look, const Job *other)
 	if (other->attempt == 0 && other->expires_at != NO_TIME &&
 		executor_ends_expired(other->id, other->expires_at))
 		return;
+	if (look->worker->cancel_running)
+	{
+		dedup_cancel_run(other);
+		return;
+	}
 	look->result = WAITED_RUNS;
 	look->id = other->id;
+}
+
+/* Whether a transaction has taken the row that the slot shows, or changes it. Notes it if it runs the job. */
+static bool
+is_taken(Look *look, TupleTableSlot *slot, const Job *other)
+{
+	int			pid;
+
+	if (!live_is_out_of_reach(slot))
+		return false;
+	if (live_row_state(slot, &pid) == ROW_GONE)
+		look->changed = true;
+	else if (hold_is_run(other->id))
+		note_run(look, other);
+	return true;
 }
 
 /* Tries to change the job that the slot shows. */
 static void
 try_change(Look *look, TupleTableSlot *slot, const Job *other)
 {
-	int			pid;
 	Job			call;
 	Job			job;
 
-	if (live_is_out_of_reach(slot))
-	{
-		if (live_row_state(slot, &pid) == ROW_GONE)
-			look->changed = true;
-		else if (hold_is_run(other->id))
-			note_run(look, other);
-		return;
-	}
 	test_point("waiting_seen");
 	call = look->draw(look->call);
 	job = changed_job(other, &call, look->said, GetCurrentTimestamp());
@@ -441,15 +452,17 @@ look_once(Look *look)
 		dedup_same_key(look->job, current_job.job))
 		note_run(look, current_job.job);
 	key_scan_begin(&scan, look->table, look->job->dedup_hash);
-	while (!look->changed && look->result != WAITED_CHANGED && key_scan_next(&scan, &other))
+	while (!look->changed && (look->result != WAITED_CHANGED || look->worker->cancel_running) &&
+		   key_scan_next(&scan, &other))
 	{
 		TimestampTz until;
 
 		if (!dedup_same_key(look->job, &other))
 			continue;
-		if (lease_holds(&other, now, &until))
+		if (lease_holds(&other, now, &until) ||
+			(look->worker->cancel_running && dedup_has_begun(&other, other.attempt)))
 			note_run(look, &other);
-		else if (can_be_changed(&other))
+		else if (!is_taken(look, scan.slot, &other) && look->result != WAITED_CHANGED && can_be_changed(&other))
 			try_change(look, scan.slot, &other);
 	}
 	key_scan_end(&scan);

@@ -49,7 +49,10 @@ typedef struct EndRequest
 	int			nest_level;		/* first: savepoint_notes.h */
 	int64		job;			/* 0: it has ended */
 	JobState	end_as;
+	bool		run_only;
 } EndRequest;
+
+#define LATEST_REQUESTS 1024	/* that a repeated one is compared with */
 
 static TouchedLane *touched = NULL;
 static int	touched_count = 0;
@@ -68,6 +71,7 @@ typedef struct LevelNote
 
 static SavepointNotes level_notes = {.size = sizeof(LevelNote), .keeps = true};
 static SavepointNotes requests = {.size = sizeof(EndRequest)};
+static bool any_run_only = false;	/* among the requests, or those that were rolled back */
 static bool requests_announced = false;	/* executors wait for our end */
 static TimestampTz first_due = DT_NOEND;
 static TimestampTz first_due_if_undone = DT_NOEND;
@@ -360,26 +364,59 @@ wakeup_all(void)
 	look_at_all = true;
 }
 
-void
-wakeup_end_running(int64 job, JobState end_as)
-{
-	EndRequest *request = savepoint_note_add(&requests);
-
-	request->job = job;
-	request->end_as = end_as;
-}
-
-bool
-wakeup_next_end(int *i, int64 *job, JobState *end_as)
+/* Whether one of the latest requests is the same. A savepoint that is rolled back takes its own away. */
+static bool
+is_requested(int64 job, JobState end_as)
 {
 	const EndRequest *notes = requests.notes;
 
+	for (int i = requests.count - 1; i >= Max(requests.count - LATEST_REQUESTS, 0); i--)
+		if (notes[i].job == job && notes[i].end_as == end_as && notes[i].run_only)
+			return true;
+	return false;
+}
+
+void
+wakeup_end_running(int64 job, JobState end_as, bool run_only)
+{
+	EndRequest *request;
+
+	if (run_only && is_requested(job, end_as))
+		return;
+	request = savepoint_note_add(&requests);
+	request->job = job;
+	request->end_as = end_as;
+	request->run_only = run_only;
+	any_run_only |= run_only;
+}
+
+/* Compares requests by their jobs. */
+static int
+compare_requests(const void *a, const void *b)
+{
+	const EndRequest *x = a;
+	const EndRequest *y = b;
+
+	if (x->job != y->job)
+		return x->job < y->job ? -1 : 1;
+	return (int) x->end_as - (int) y->end_as;
+}
+
+bool
+wakeup_next_end(int *i, int64 *job, JobState *end_as, bool *run_only)
+{
+	const EndRequest *notes = requests.notes;
+
+	/* the caller waits for rows: two transactions that end the same runs must do so in the same order */
+	if (*i == 0 && any_run_only)
+		qsort(requests.notes, requests.count, sizeof(EndRequest), compare_requests);
 	while (*i < requests.count && notes[*i].job == 0)
 		(*i)++;
 	if (*i >= requests.count)
 		return false;
 	*job = notes[*i].job;
 	*end_as = notes[*i].end_as;
+	*run_only = notes[*i].run_only;
 	(*i)++;
 	return true;
 }
@@ -426,6 +463,7 @@ forget_wakeups(void)
 	savepoint_notes_forget(&level_notes);
 	savepoint_notes_forget(&requests);
 	requests_announced = false;
+	any_run_only = false;
 	first_due = DT_NOEND;
 	first_due_if_undone = DT_NOEND;
 	look_at_all = false;

@@ -129,14 +129,17 @@ extern void wakeup_sweep(void);
 /* Anything may have become claimable, in any lane. */
 extern void wakeup_all(void);
 
-/* Interrupts the running job when this transaction commits. */
-extern void wakeup_end_running(int64 job, JobState end_as);
+/*
+ * Ends the running job when this transaction commits. "run_only": a job whose run has ended by then, and that
+ * waits to begin again, stays.
+ */
+extern void wakeup_end_running(int64 job, JobState end_as, bool run_only);
 
 /*
- * The requests that this transaction has made by that, one after the other; *i is 0 at first. False if there
- * are no more.
+ * The requests that this transaction has made by that, one after the other; *i is 0 at first. They come in the
+ * order of their jobs if any is "run_only". False if there are no more.
  */
-extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as);
+extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as, bool *run_only);
 
 /* That of this number (*i - 1, when it has just been returned) was made by this transaction itself. */
 extern void wakeup_end_made(int number);

@@ -43,7 +43,7 @@ COMMENT ON COLUMN queue_jobs.worker.queue IS 'the queue of its jobs, "name" or "
 COMMENT ON COLUMN queue_jobs.worker.version IS 'stamped on each job that is enqueued';
 COMMENT ON COLUMN queue_jobs.worker.idempotent IS 'whether its jobs are declared safe to run more than once';
 COMMENT ON COLUMN queue_jobs.worker.deduplicate IS 'until when a job keeps duplicates out: until_executing (its start), until_executed (its end) or none';
-COMMENT ON COLUMN queue_jobs.worker.if_deduplicated IS 'what becomes of a duplicate while the job runs, under until_executed: drop, or reschedule_once (the job runs once more)';
+COMMENT ON COLUMN queue_jobs.worker.if_deduplicated IS 'what becomes of a duplicate while the job runs, under until_executed: drop, reschedule_once (the job runs once more), or cancel_running (it is interrupted)';
 COMMENT ON COLUMN queue_jobs.worker.including_scheduled IS 'whether jobs that are due later keep duplicates out, too';
 COMMENT ON COLUMN queue_jobs.worker.dedup_ttl IS 'a job that has waited longer than this keeps no duplicate out';
 COMMENT ON COLUMN queue_jobs.worker.max_retries IS 'attempts after the first; 0: the first failure is final; NULL: retry_for counts';
