@@ -269,7 +269,7 @@ pass('… until the key is back');
 is(sql(q{SELECT count(*) FROM app.seen WHERE amount IN (97, 98, 99)}), '3', '… and run once');
 is(sql(q{SELECT ok FROM queue_jobs.health() WHERE name = 'encryption_keys'}), 't', 'health() is content');
 # Long args of many jobs in several queues: those of one are in memory at a time. (The peak of a process has its shared memory in it, too.)
-my $peak = q{SELECT substring(pg_read_file('/proc/' || pg_backend_pid() || '/status') FROM 'VmPeak:\s+(\d+)')::int AS};
+my $peak = q{SELECT substring(pg_read_file('/proc/' || pg_backend_pid() || '/status') FROM 'VmPeak:\s+(\d+)')::bigint AS};
 sql_as('app', q{SELECT count(queue_jobs.enqueue('once', jsonb_build_object('a', repeat('x', 3000000), 'n', n), queue => 'long ' || n % 4)) FROM generate_series(1, 20) n});
 my $grown = sql("$peak before \\gset\nSELECT ok FROM queue_jobs.health() WHERE name = 'encryption_keys';\n$peak after \\gset\nSELECT :after - :before");
 like($grown, qr/^t\n[0-3]?\d{1,4}$/, 'health() takes little memory beside them');
