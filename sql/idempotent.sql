@@ -194,6 +194,17 @@ SELECT verdict('no such worker');
 SELECT verdict('sets', 1);
 SELECT error_of($$SELECT queue_jobs.assert_idempotent(NULL)$$);
 
+-- expect: a query that must be true after the last run, of what the caller may see.
+SELECT queue_jobs.assert_idempotent('sets', '{"id": 1}', expect => 'SELECT n = 1 FROM account WHERE id = 1');
+SELECT queue_jobs.assert_idempotent('third_time', times => 2, expect => 'SELECT true');
+SELECT error_of(format('SELECT queue_jobs.assert_idempotent(''sets'', ''{"id": 1}'', 3, %L)', query))
+  FROM unnest('{SELECT n = 2 FROM app.account WHERE id = 1,SELECT NULL::boolean,SELECT true WHERE false,SELECT true FROM app.account,
+                SELECT n FROM app.account,"SELECT true, true",SELECT,DELETE FROM app.account RETURNING true,VACUUM,SELECT true; SELECT true,
+                SELECT 1 / 0 = 1,SELECT true FROM pg_authid WHERE true,""}'::text[]) query;
+-- What is not idempotent is reported first.
+SELECT split_part(error_of($$SELECT queue_jobs.assert_idempotent('inserts', expect => 'SELECT false')$$), ': ', 2) LIMIT 1;
+SELECT queue_jobs.assert_idempotent('sets', '{"id": 1}', 2, NULL);
+
 -- Nothing is left: no rows, no jobs, no lanes, no other time.
 SELECT * FROM app.account ORDER BY id;
 SELECT (SELECT count(*) FROM app.entry) AS entries, to_regclass('app.made') AS made,

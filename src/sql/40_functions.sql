@@ -357,10 +357,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_once';
 COMMENT ON FUNCTION queue_jobs.run_once(text, text, jsonb, interval) IS
 'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl (0 to 10 years) has passed. An error is not stored. The command runs with the caller''s rights. token: 1 to 2000 bytes. Errors: 22023 or 22004 a value out of range, 0A000 transaction control, 25006 read-only transaction, and what the command raises.';
 
-CREATE FUNCTION queue_jobs.assert_idempotent(worker text, args jsonb DEFAULT '{}', times integer DEFAULT 2) RETURNS void
-LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_assert_idempotent';
-COMMENT ON FUNCTION queue_jobs.assert_idempotent(text, jsonb, integer) IS
-'For tests: runs the worker''s handler so many times (2 to 1000) within the caller''s transaction, as the calling role, and rolls it back. ERROR QJ002, whose DETAIL names tables and rows, if a later run added, changed or removed rows that the first had left otherwise, also if they only hold a later now() or another number of a sequence, or if it failed. Rows rewritten with equal content are no change, nor are numbers drawn from a sequence and not stored. Numbers drawn from sequences stay drawn, as after any ROLLBACK. Other errors: what the first run raises, 42704 no such worker, 55000 it has no handler, 2D000 the handler is a procedure that commits.';
+CREATE FUNCTION queue_jobs.assert_idempotent(
+    worker text,
+    args jsonb DEFAULT '{}',
+    times integer DEFAULT 2,
+    expect text DEFAULT NULL)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_assert_idempotent';
+COMMENT ON FUNCTION queue_jobs.assert_idempotent IS
+'For tests: runs the worker''s handler so many times (2 to 1000) within the caller''s transaction, as the calling role, and rolls it back. ERROR QJ002, whose DETAIL names tables and rows, if a later run added, changed or removed rows that the first had left otherwise, also if they only hold a later now() or another number of a sequence, or if it failed. Rows rewritten with equal content are no change, nor are numbers drawn from a sequence and not stored. Numbers drawn from sequences stay drawn, as after any ROLLBACK. expect: a query that must return one row, true, after the last run; ERROR QJ002 if it does not. Other errors: what the first run or the query raises, 42804 the query does not return one boolean, 42601 it is no query, 42704 no such worker, 55000 it has no handler, 2D000 the handler is a procedure that commits.';
 
 CREATE FUNCTION queue_jobs.claim(claimant text, queues text[] DEFAULT '{*}', max_jobs integer DEFAULT 1, lease interval DEFAULT '5 min')
 RETURNS SETOF queue_jobs.job LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'queue_jobs_claim';

@@ -21,13 +21,17 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "arguments.h"
+#include "attribute_numbers.h"
 #include "call.h"
+#include "catalog.h"
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "compat.h"
 #include "current_job.h"
+#include "executor/spi.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
@@ -396,6 +400,8 @@ typedef struct Trial
 	List	   *rewritten;		/* tables whose content must be copied before later runs */
 	List	   *uncopied;		/* those that these runs have rewritten without that */
 	bool		called;			/* the handler, by any of these runs */
+	char	   *expect;			/* a query that must return true after the last run; NULL: none */
+	bool		unexpected;		/* it has returned something else */
 	StringInfoData report;		/* what the first later run that changed anything changed; empty: nothing */
 } Trial;
 
@@ -475,6 +481,55 @@ trial_begin_run(Trial *trial, Job *job, const Lane *lane, int run)
 	};
 }
 
+/* Returns what the query has returned, in words; NULL if that is one row, true. ERROR if it is no boolean. */
+static char *
+other_than_true(void)
+{
+	TupleDesc	desc = SPI_tuptable->tupdesc;
+	bool		isnull;
+	bool		value;
+
+	if (desc->natts != 1 || SPI_gettypeid(desc, 1) != BOOLOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("expect must be a query that returns one boolean"),
+				 desc->natts == 1
+				 ? errdetail("It returns a value of type %s.", format_type_be(SPI_gettypeid(desc, 1)))
+				 : errdetail("It returns %d columns.", desc->natts),
+				 errhint("Write it as SELECT count(*) = 1 FROM ..., for instance.")));
+	if (SPI_processed != 1)
+		return SPI_processed == 0 ? "no row" : "more than one row";
+	value = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], desc, 1, &isnull));
+	return isnull ? "null" : value ? NULL : "false";
+}
+
+/* Looks whether the runs have done what the caller expects of them, as the caller. */
+static void
+check_expectation(Trial *trial)
+{
+	SPIPlanPtr	plan;
+	char	   *returned;
+
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
+	plan = SPI_prepare(trial->expect, 0, NULL);
+	if (plan == NULL || !SPI_is_cursor_plan(plan) ||
+		SPI_execute_plan(plan, NULL, NULL, false, 2) != SPI_OK_SELECT)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("expect must be one query"),
+				 errdetail("It is another statement, or several: %s", shown_text(trial->expect)),
+				 errhint("Write it as SELECT count(*) = 1 FROM ..., for instance.")));
+	returned = other_than_true();
+	if (returned != NULL)
+		appendStringInfo(&trial->report, "After run %d, the query returned %s: %s", trial->times, returned,
+						 shown_text(trial->expect));
+	trial->unexpected = returned != NULL;
+	SPI_finish();
+	PopActiveSnapshot();
+}
+
 /*
  * All runs, to the first that changes anything. Tables that have to be copied before that can be told go to
  * trial->uncopied.
@@ -515,6 +570,8 @@ try_runs(void *argument)
 			appendStringInfo(&trial->report, "Run %d changed what was settled.\n%s", run, changes.data);
 		changes_end(point);
 	}
+	if (trial->expect != NULL && trial->report.len == 0 && trial->uncopied == NIL)
+		check_expectation(trial);
 }
 
 /* Tried again when the runs rewrote tables that had not been copied before. */
@@ -585,8 +642,9 @@ require_handler(const char *name, const Handler *handler, const char *why)
 }
 
 /*
- * assert_idempotent(worker, args, times): runs the handler so often, as the calling role; ERROR QJ002 if a
- * later run changed anything that the first had settled, or failed. Leaves nothing behind.
+ * assert_idempotent(worker, args, times, expect): runs the handler so often, as the calling role; ERROR QJ002
+ * if a later run changed anything that the first had settled, or failed, or if the query that is expected to
+ * return true afterwards does not. Leaves nothing behind.
  */
 Datum
 queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
@@ -597,6 +655,7 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 	CurrentJob	outer = current_job;
 
 	refuse_where_nothing_can_be_written("queue_jobs.assert_idempotent()");
+	catalog_require_call(fcinfo, Nargs_assert_idempotent);
 	refuse_null(fcinfo, 0, "worker");
 	refuse_null(fcinfo, 1, "args");
 	refuse_null(fcinfo, 2, "times");
@@ -607,6 +666,7 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 				 errmsg("times is out of range"),
 				 errdetail("The value is %d.", trial.times),
 				 errhint("Give a number from 2 to %d.", MAX_TIMES)));
+	trial.expect = text_argument(fcinfo, Arg_assert_idempotent_expect);
 	trial.worker = testable_worker(text_argument(fcinfo, 0));
 	trial.args = PG_GETARG_JSONB_P(1);
 	trial.target.handler = registry_worker_handler(trial.worker, &why);
@@ -631,6 +691,12 @@ queue_jobs_assert_idempotent(PG_FUNCTION_ARGS)
 		record_plans_free(&trial.record);
 	}
 	PG_END_TRY();
+	if (trial.unexpected)
+		ereport(ERROR,
+				(errcode(MAKE_SQLSTATE('Q', 'J', '0', '0', '2')),
+				 errmsg("worker \"%s\" has not done what is expected", trial.worker->name),
+				 errdetail_internal("%s", trial.report.data),
+				 errhint("The runs are rolled back. Call the handler by itself to see what it does.")));
 	if (trial.report.len > 0)
 		ereport(ERROR,
 				(errcode(MAKE_SQLSTATE('Q', 'J', '0', '0', '2')),

@@ -128,3 +128,12 @@ SELECT pg_catalog.set_config('queue_jobs_update.next_runs', COALESCE(pg_catalog.
  WHERE p.oid = 'queue_jobs.next_runs(text, text, timestamptz, integer)'::pg_catalog.regprocedure
    AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
 DROP FUNCTION queue_jobs.next_runs(text, text, timestamptz, integer);
+
+-- assert_idempotent() has one more.
+SELECT pg_catalog.set_config('queue_jobs_update.assert_idempotent', COALESCE(pg_catalog.string_agg(DISTINCT COALESCE(pg_catalog.quote_ident(r.rolname), 'PUBLIC'), ','), ''), true)
+  FROM pg_catalog.pg_proc p
+ CROSS JOIN pg_catalog.aclexplode(p.proacl) a
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+ WHERE p.oid = 'queue_jobs.assert_idempotent(text, jsonb, integer)'::pg_catalog.regprocedure
+   AND a.grantee <> p.proowner AND a.privilege_type = 'EXECUTE';
+DROP FUNCTION queue_jobs.assert_idempotent(text, jsonb, integer);

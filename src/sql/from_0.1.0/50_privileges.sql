@@ -109,3 +109,12 @@ BEGIN
     END IF;
 END
 $$;
+
+REVOKE ALL ON FUNCTION queue_jobs.assert_idempotent FROM PUBLIC;
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('queue_jobs_update.assert_idempotent') <> '' THEN
+        EXECUTE 'GRANT EXECUTE ON FUNCTION queue_jobs.assert_idempotent TO ' || pg_catalog.current_setting('queue_jobs_update.assert_idempotent');
+    END IF;
+END
+$$;
