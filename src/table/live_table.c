@@ -705,19 +705,39 @@ reads_elsewhere(int32 id)
 	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
 }
 
+/* One live_promote(). */
+typedef struct Promotion
+{
+	LiveTable  *table;
+	TimestampTz now;
+	int			limit;
+	int			looks;			/* that are left */
+	bool		(*wanted) (int32 lane, void *argument);
+	void	   *argument;
+	int			promoted;
+	int			put_off;
+	TimestampTz next_due;
+} Promotion;
+
 /*
  * Writes the time to which calls have put the job off to where it is found by it, unless another transaction
- * has the row.
+ * has the row, or this one has enough of them. (A call for a job that a claim has cannot change it.)
  */
 static void
-put_off(LiveTable *table, TupleTableSlot *slot, Job *job, TimestampTz *next_due)
+put_off(Promotion *promotion, TupleTableSlot *slot, Job *job)
 {
 	TimestampTz found_at = job->indexed_at;
 
-	job->indexed_at = NO_TIME;
-	if (!live_try_update(table, slot, job))
+	if (promotion->put_off >= promotion->limit)
+	{
+		promotion->next_due = Min(promotion->next_due, found_at);
 		return;
-	*next_due = Min(*next_due, job->run_at);
+	}
+	job->indexed_at = NO_TIME;
+	if (!live_try_update(promotion->table, slot, job))
+		return;
+	promotion->put_off++;
+	promotion->next_due = Min(promotion->next_due, job->run_at);
 	wakeup_due(job->lane, executor_role(job->lane), job->run_at);
 	wakeup_due_if_undone(job->lane, executor_role(job->lane), found_at);
 }
@@ -727,37 +747,36 @@ put_off(LiveTable *table, TupleTableSlot *slot, Job *job, TimestampTz *next_due)
  * no later one will be.
  */
 static bool
-promote_row(LiveTable *table, TupleTableSlot *slot, TimestampTz now,
-			bool (*wanted)(int32 lane, void *argument), void *argument, bool enough, int *promoted,
-			TimestampTz *next_due)
+promote_row(Promotion *promotion, TupleTableSlot *slot)
 {
 	Job			job;
 	TimestampTz found_at;
+	bool		enough = promotion->promoted >= promotion->limit || promotion->looks-- <= 0;
 
 	if (slot_get_bool(slot, Anum_live_job_due))
 		return false;
 	live_read(slot, &job);
 	found_at = job_found_at(&job);
-	if (found_at > now || enough)
+	if (found_at > promotion->now || enough)
 	{
-		*next_due = Min(*next_due, found_at);
+		promotion->next_due = Min(promotion->next_due, found_at);
 		return true;
 	}
-	if (wanted != NULL && !wanted(job.lane, argument))
+	if (promotion->wanted != NULL && !promotion->wanted(job.lane, promotion->argument))
 		return false;
-	if (job.run_at > now)
+	if (job.run_at > promotion->now)
 	{
-		put_off(table, slot, &job, next_due);
+		put_off(promotion, slot, &job);
 		return false;
 	}
 	job.due = true;
 	job.waits = NULL;			/* the signal has not come in time */
 	job.wal_lsn = reads_elsewhere(job.lane) ? location_of_job(&job) : InvalidXLogRecPtr;
-	if (!live_try_update(table, slot, &job))
+	if (!live_try_update(promotion->table, slot, &job))
 		return false;			/* a transaction has it, which publishes what becomes of it */
 	wakeup_job(job.lane, executor_role(job.lane), job_position(&job));
 	wakeup_due_if_undone(job.lane, executor_role(job.lane), found_at);
-	(*promoted)++;
+	promotion->promoted++;
 	return false;
 }
 
@@ -771,7 +790,8 @@ live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
 	IndexScanDesc scan = QjBeginIndexScan(table->rel, index, snapshot, 1);
 	MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "due job", ALLOCSET_DEFAULT_SIZES);
 	ScanKeyData key;
-	int			promoted = 0;
+	Promotion	promotion = {.table = table, .now = now, .limit = limit, .looks = looks, .wanted = wanted,
+							 .argument = argument, .next_due = DT_NOEND};
 	bool		over = false;
 
 	/*
@@ -780,13 +800,11 @@ live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
 	 */
 	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(*next_due));
 	index_rescan(scan, &key, 1, NULL, 0);
-	*next_due = DT_NOEND;
 	while (!over && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
 		MemoryContext outer = MemoryContextSwitchTo(each);
 
-		over = promote_row(table, slot, now, wanted, argument, promoted >= limit || looks-- <= 0, &promoted,
-						   next_due);
+		over = promote_row(&promotion, slot);
 		MemoryContextSwitchTo(outer);
 		MemoryContextReset(each);	/* args may be large */
 	}
@@ -795,5 +813,6 @@ live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);
 	index_close(index, AccessShareLock);
-	return promoted;
+	*next_due = promotion.next_due;
+	return promotion.promoted;
 }
