@@ -38,6 +38,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+#include "waiting.h"
 
 #define MOST_HOLDERS 20			/* that are named */
 #define MOST_COUNTED_BEFORE 1000	/* so many jobs before another are counted */
@@ -288,6 +289,21 @@ key_taken_by(const Subject *subject, const Job *other)
 	if (lease_holds(other, subject->now, &until) || hold_is_run(other->id))
 		return "runs";
 	return dedup_goes_first(other, &subject->job, subject->worker) ? "has begun, and goes on first" : NULL;
+}
+
+/* Adds a reason if a later call of the key has put the run of a job that is due off. */
+static void
+check_calls(const Subject *subject, Reasons *reasons)
+{
+	const Job  *job = &subject->job;
+	TimestampTz until;
+
+	if (job->call == 0 || job->waits != NULL || (!job->due && job->run_at > subject->now))
+		return;
+	until = waiting_put_off_until(subject->table, job);
+	if (until != NO_TIME)
+		add_reason(reasons, REASON_PUT_OFF,
+				   psprintf("a later call for its deduplication key has put it off until %s", time_text(until)), NULL);
 }
 
 /* Looks at the first jobs of the key only: a role can have any number of them, with args of any length. */

@@ -33,6 +33,7 @@
 #include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "waiting.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(queue_jobs_migrate_queue);
@@ -101,11 +102,13 @@ static void
 move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Worker *worker)
 {
 	Worker	   *definition = worker ? worker : registry_default_worker(lane->worker, lane->queue);
+	Job			before = *job;
 
 	limit_passed_by(worker, job);
 	job->lane = lane_for(definition, migration->to, lane->owner);
 	lane_hint_moved(lane->id, job->lane);
 	dedup_move_key(job, definition);
+	waiting_moved(&before, job);
 	live_update(&migration->table, slot, job);
 	if (job->due)
 		wakeup_job(job->lane, lane_executor_role(lane, worker), job_position(job));

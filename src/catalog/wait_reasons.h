@@ -74,6 +74,7 @@ WAIT_REASON(LIMIT, "limit", check_limits, OF_LIMITS,
 WAIT_REASON(RATE_LIMIT, "rate_limit", check_limits, OF_LIMITS,
 			"Define the worker with another rate_limit, or wait.")
 WAIT_REASON(KEY_RUNS, "key_runs", check_key, OF_JOB, NULL)
+WAIT_REASON(PUT_OFF, "put_off", check_calls, OF_JOB, NULL)
 
 /* No process has come to it yet. */
 WAIT_REASON(EXECUTORS_BUSY, "executors_busy", check_executors, OF_LANE,

@@ -494,22 +494,32 @@ dedup_goes_first(const Job *other, const Job *job, const Worker *worker)
 		goes_first(other, job, worker, GetCurrentTimestamp());
 }
 
+/* Whether calls of the job's key let it start now. The process has the key. */
+static bool
+calls_let_start(LiveTable *table, const Job *job, const Worker *worker)
+{
+	TimestampTz until;
+
+	if (job->call == 0)
+		return true;
+	key_calls_await(job->dedup_hash);
+	until = waiting_put_off_until(table, job);
+	if (until != NO_TIME)
+		look_again_at_lane(job, worker, until);
+	return until == NO_TIME && !waiting_lacks_key(job, worker);
+}
+
 bool
 dedup_claim_begin(LiveTable *table, const Job *job, const Worker *worker)
 {
 	bool		one_at_a_time = dedup_one_at_a_time(job, worker);
-	TimestampTz until = NO_TIME;
 
 	if (job->dedup_hash == 0)
 		return true;
 	if (one_at_a_time && !take_key_or_pass_by(table, job, worker))
 		return false;
-	if (job->call != 0)
-		key_calls_await(job->dedup_hash);
-	if ((job->call == 0 || waiting_may_start(table, job, worker, &until)) && hold_try(job->id, HOLD_RUN))
+	if (calls_let_start(table, job, worker) && hold_try(job->id, HOLD_RUN))
 		return true;
-	if (until != NO_TIME)
-		look_again_at_lane(job, worker, until);
 	if (one_at_a_time)
 		give_back_key(job, worker);
 	return false;
@@ -597,7 +607,7 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 			continue;
 		if (dedup_has_state(&other) || job_signal_any_to_come(other.id))
 			continue;
-		if (other.call > job->call && encryption_key_missing(&other, worker) != NULL)
+		if ((job->call != 0 || other.call != 0) && !waiting_args_usable(job, &other, worker))
 			continue;
 		if (other.call > job->call)
 			waiting_take_args(job, &other);	/* also if it cannot be merged: another call has changed it */

@@ -35,7 +35,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "crash_ledger.h"
 #include "current_job.h"
@@ -58,7 +57,6 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/xid8.h"
 #include "waiting.h"
 #include "wakeup.h"
 
@@ -96,6 +94,25 @@ waiting_take_args(Job *job, const Job *later)
 	job->call = later->call;
 	if (job->clear_args != NULL || (job->claimant != NULL && (job->encrypted & ENCRYPTED_ARGS)))
 		require_decrypted_args(job);
+}
+
+/* Whether the job's args, if they are ciphertext, are as they were encrypted. */
+static bool
+args_are_whole(const Job *job)
+{
+	Job			copy = *job;
+	char	   *key;
+
+	return copy.clear_args != NULL || decrypt_args(&copy, &key);
+}
+
+bool
+waiting_args_usable(const Job *job, const Job *other, const Worker *worker)
+{
+	if (other->call > job->call &&
+		(encryption_key_missing(other, worker) != NULL || !args_are_whole(other)))
+		return false;
+	return args_are_whole(job);
 }
 
 /* ---- calls ---- */
@@ -496,15 +513,15 @@ waiting_merges(const Job *job, const Job *other)
 		other->waits == NULL;
 }
 
-bool
-waiting_may_start(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *until)
+TimestampTz
+waiting_put_off_until(LiveTable *table, const Job *job)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz until = NO_TIME;
 	int64		latest = job->call;
 	KeyScan		scan;
 	Job			other;
 
-	*until = NO_TIME;
 	key_scan_begin(&scan, table, job->dedup_hash);
 	while (key_scan_next(&scan, &other))
 	{
@@ -513,38 +530,48 @@ waiting_may_start(LiveTable *table, const Job *job, const Worker *worker, Timest
 			dedup_has_begun(&other, other.attempt))
 			continue;
 		latest = other.call;
-		*until = other.due || other.run_at <= now || job_failures(&other) > 0 ? NO_TIME : other.run_at;
+		until = other.due || other.run_at <= now || job_failures(&other) > 0 ? NO_TIME : other.run_at;
 	}
 	key_scan_end(&scan);
-	if (*until != NO_TIME)
-		*until = earlier(*until, job->no_later);
-	return *until == NO_TIME || *until <= now;
+	if (until != NO_TIME)
+		until = earlier(until, job->no_later);
+	return until != NO_TIME && until > now ? until : NO_TIME;
 }
 
 /* ---- later args than those of the jobs that are left ---- */
 
-/* Reads the latest args of the job's key that a run has left. Returns false if there are none. */
+/*
+ * Reads the latest args of the job's key that a run has left, if their call is above "after". Returns false if
+ * there are none.
+ */
 static bool
-read_latest(const Job *job, Job *latest)
+read_latest(const Job *job, int64 after, Job *latest)
 {
-	Relation	rel = table_open(catalog_relation(REL_LATEST_CALL), AccessShareLock);
-	Snapshot	snapshot = engine_snapshot();
-	TupleDesc	desc = RelationGetDescr(rel);
-	ScanKeyData key;
+	Relation	rel;
+	Relation	index;
+	Snapshot	snapshot;
+	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
 	latest->call = 0;
-	ScanKeyInit(&key, Anum_latest_call_dedup_hash, BTEqualStrategyNumber, F_INT8EQ,
+	if (table_has_no_rows(REL_LATEST_CALL))
+		return false;
+	rel = table_open(catalog_relation(REL_LATEST_CALL), AccessShareLock);
+	index = index_open(catalog_relation(REL_LATEST_CALL_KEY), AccessShareLock);
+	snapshot = engine_snapshot();
+	ScanKeyInit(&keys[0], Anum_latest_call_dedup_hash, BTEqualStrategyNumber, F_INT8EQ,
 				Int64GetDatum(job->dedup_hash));
-	scan = systable_beginscan(rel, catalog_relation(REL_LATEST_CALL_KEY), true, snapshot, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	ScanKeyInit(&keys[1], Anum_latest_call_call, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	scan = systable_beginscan_ordered(rel, index, snapshot, lengthof(keys), keys);
+	while (latest->call == 0 &&
+		   HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
 	{
 		Datum		values[Natts_latest_call];
 		bool		nulls[Natts_latest_call];
 		Job			read = {.dedup_hash = job->dedup_hash};
 
-		heap_deform_tuple(tuple, desc, values, nulls);
+		heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
 		read.lane = DatumGetInt32(values[Anum_latest_call_lane - 1]);
 		read.call = DatumGetInt64(values[Anum_latest_call_call - 1]);
 		read.version = DatumGetInt32(values[Anum_latest_call_version - 1]);
@@ -556,34 +583,101 @@ read_latest(const Job *job, Job *latest)
 			read.context = DatumGetJsonbPCopy(values[Anum_latest_call_context - 1]);
 		if (!nulls[Anum_latest_call_options - 1])
 			read.options = DatumGetJsonbPCopy(values[Anum_latest_call_options - 1]);
-		if (read.call > latest->call && dedup_same_key(job, &read))
+		if (dedup_same_key(job, &read))
 			*latest = read;
 	}
-	systable_endscan(scan);
+	systable_endscan_ordered(scan);
 	engine_snapshot_end(snapshot);
+	index_close(index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return latest->call != 0;
 }
 
-/* Keeps the args of the job, whose run begins. */
+/* Writes a row with the args of the job. */
 static void
 write_latest(const Job *job)
 {
 	Oid			types[] = {INT8OID, TEXTOID, INT4OID, INT8OID, INT4OID,
-						   INT2OID, JSONBOID, JSONBOID, JSONBOID, XID8OID};
+						   INT2OID, JSONBOID, JSONBOID, JSONBOID};
 	Datum		values[] = {Int64GetDatum(job->dedup_hash),
 							job->dedup_key ? CStringGetTextDatum(job->dedup_key) : (Datum) 0,
 							Int32GetDatum(job->lane), Int64GetDatum(job->call), Int32GetDatum(job->version),
 							Int16GetDatum(job->encrypted), JsonbPGetDatum(job->args),
-							JsonbPGetDatum(job->context), JsonbPGetDatum(job->options),
-							FullTransactionIdGetDatum(ReadNextFullTransactionId())};
+							JsonbPGetDatum(job->context), JsonbPGetDatum(job->options)};
 	char		nulls[] = {' ', job->dedup_key ? ' ' : 'n', ' ', ' ', ' ', ' ', ' ', job->context ? ' ' : 'n',
-						   job->options ? ' ' : 'n', ' ', '\0'};
+						   job->options ? ' ' : 'n', '\0'};
 
 	(void) engine_statement_often("INSERT INTO queue_jobs.latest_call"
-								  " (dedup_hash, dedup_key, lane, call, version, encrypted, args, context, options, written_before)"
-								  " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+								  " (dedup_hash, dedup_key, lane, call, version, encrypted, args, context, options)"
+								  " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 								  SPI_OK_INSERT, lengthof(types), types, values, nulls);
+}
+
+/*
+ * Deletes args that later ones have made useless. The process has the key, so that only housekeeping may be
+ * at the row: then it goes with that. Under REPEATABLE READ the row's deletion by housekeeping would be an
+ * error, and housekeeping deletes it in any case.
+ */
+static void
+forget_call(int64 dedup_hash, int64 call)
+{
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[] = {Int64GetDatum(dedup_hash), Int64GetDatum(call)};
+
+	if (IsolationUsesXactSnapshot())
+		return;
+	(void) engine_statement_often("DELETE FROM queue_jobs.latest_call WHERE ctid = ANY (ARRAY("
+								  "SELECT ctid FROM queue_jobs.latest_call WHERE dedup_hash = $1 AND call = $2"
+								  " FOR UPDATE SKIP LOCKED))",
+								  SPI_OK_DELETE, lengthof(types), types, values, NULL);
+}
+
+/* Says in the log that a run goes without later args, which cannot be decrypted. */
+static void
+report_altered(const Job *job, const Job *latest)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("args of call " INT64_FORMAT " cannot be decrypted", latest->call),
+			 errdetail("Job " INT64_FORMAT " runs with its own. The ciphertext in queue_jobs.latest_call was altered.",
+					   job->id),
+			 errhint("Find out who has written to the tables of queue_jobs.")));
+}
+
+bool
+waiting_lacks_key(const Job *job, const Worker *worker)
+{
+	Job			latest;
+	bool		whole_lane;
+
+	return read_latest(job, job->call, &latest) && job_may_be_encrypted(&latest, worker) &&
+		pass_by_without_key(&latest, worker, lane_get(job->lane), &whole_lane);
+}
+
+/* Gives the job the args of a later call, which an earlier run has had. */
+static void
+take_latest(Job *job, Job *latest)
+{
+	latest->compressed_args = latest->compressed_of = NULL;
+	if (waiting_args_usable(job, latest, NULL))
+		waiting_take_args(job, latest);
+	else if (args_are_whole(job))
+		report_altered(job, latest);
+}
+
+/* Keeps the args of the job, whose run begins, in place of earlier ones. */
+static void
+keep_args(const Job *job)
+{
+	Job			latest;
+
+	if (read_latest(job, 0, &latest))
+	{
+		if (latest.call == job->call)
+			return;
+		forget_call(job->dedup_hash, latest.call);
+	}
+	write_latest(job);
 }
 
 void
@@ -591,24 +685,72 @@ waiting_settle(LiveTable *table, Job *job)
 {
 	Job			latest;
 
-	latest.call = 0;
-	if (table_has_row_of(REL_LATEST_CALL, Anum_latest_call_dedup_hash, REL_LATEST_CALL_KEY,
-						 job->dedup_hash) &&
-		read_latest(job, &latest) && latest.call > job->call)
-	{
-		latest.compressed_args = latest.compressed_of = NULL;
-		waiting_take_args(job, &latest);
-	}
-	if (job->call != latest.call && key_has_earlier_call(table, job))
-		write_latest(job);
+	if (read_latest(job, job->call, &latest))
+		take_latest(job, &latest);
+	else if (key_has_earlier_call(table, job))
+		keep_args(job);
 }
 
 void
+waiting_moved(const Job *before, const Job *job)
+{
+	Job			latest;
+	Job			there;
+
+	if (job->call == 0 || !read_latest(before, job->call, &latest) ||
+		read_latest(job, latest.call - 1, &there))
+		return;
+	latest.lane = job->lane;
+	latest.dedup_hash = job->dedup_hash;
+	write_latest(&latest);
+}
+
+/* Whether no job can come, or is there, that has an earlier call of the key than this one. */
+static bool
+is_latest_for_good(LiveTable *table, const Job *job)
+{
+	key_calls_await(job->dedup_hash);
+	return !key_has_earlier_call(table, job);
+}
+
+/*
+ * A job that an open transaction is moving in the table may escape key_has_earlier_call(), but then the
+ * statement's snapshot, which is newer, has it.
+ */
+void
 waiting_trim(void)
 {
-	(void) engine_statement("DELETE FROM queue_jobs.latest_call r"
-							" WHERE EXISTS (SELECT FROM queue_jobs.latest_call l WHERE l.dedup_hash = r.dedup_hash AND l.call > r.call)"
-							" OR (r.written_before <= pg_snapshot_xmin(pg_current_snapshot())"
-							" AND NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.dedup_hash = r.dedup_hash AND j.call < r.call))",
-							SPI_OK_DELETE, 0, NULL, NULL, NULL);
+	LiveTable	table;
+	RunAs		saved;
+	uint64		count;
+	Job		   *kept;
+
+	if (IsolationUsesXactSnapshot() || table_has_no_rows(REL_LATEST_CALL))
+		return;
+	live_open_to_read(&table);
+	engine_begin(&saved);
+	count = engine_execute("SELECT dedup_hash, call FROM queue_jobs.latest_call", SPI_OK_SELECT, 0, NULL, NULL,
+						   NULL);
+	kept = palloc0(Max(count, 1) * sizeof(Job));
+	for (uint64 i = 0; i < count; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		bool		isnull;
+
+		kept[i].dedup_hash = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &isnull));
+		kept[i].call = DatumGetInt64(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &isnull));
+	}
+	for (uint64 i = 0; i < count; i++)
+	{
+		Oid			types[] = {INT8OID, INT8OID};
+		Datum		values[] = {Int64GetDatum(kept[i].dedup_hash), Int64GetDatum(kept[i].call)};
+
+		CHECK_FOR_INTERRUPTS();
+		if (is_latest_for_good(&table, &kept[i]))
+			(void) engine_execute_often("DELETE FROM queue_jobs.latest_call WHERE dedup_hash = $1 AND call = $2"
+										" AND NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.dedup_hash = $1 AND j.call < $2)",
+										SPI_OK_DELETE, lengthof(types), types, values, NULL);
+	}
+	engine_end(&saved);
+	live_close(&table);
 }

@@ -48,10 +48,16 @@ extern void waiting_before_commit(XactEvent event);
 extern void waiting_transaction_end(XactEvent event);
 
 /*
- * Called before a process takes a job whose args are from such a call, and whose key the process has. Returns
- * false if a later call has put the run off; *until is then when a claim must look again.
+ * Returns until when a later call of the job's key has put the run off; NO_TIME if none has. The job's args
+ * are from such a call.
  */
-extern bool waiting_may_start(LiveTable *table, const Job *job, const Worker *worker, TimestampTz *until);
+extern TimestampTz waiting_put_off_until(LiveTable *table, const Job *job);
+
+/*
+ * Whether a key is missing by which the args are encrypted that an earlier run has left for the job. Claims
+ * look at the lane again after a while.
+ */
+extern bool waiting_lacks_key(const Job *job, const Worker *worker);
 
 /* Whether a run of the job is one of the other's too, though it may not be due. */
 extern bool waiting_merges(const Job *job, const Job *other);
@@ -62,8 +68,17 @@ extern bool waiting_merges(const Job *job, const Job *other);
  */
 extern void waiting_settle(LiveTable *table, Job *job);
 
+/* Notes that the job, which was *before, has been given to another lane, with a key of that one. */
+extern void waiting_moved(const Job *before, const Job *job);
+
 /* Deletes what no run needs any more. For housekeeping. */
 extern void waiting_trim(void);
+
+/*
+ * Whether a run of the job may have another's args, or stand for the other. Not if a key is missing that the
+ * run would need, or the ciphertext of either was altered: that is a failure of the altered job alone.
+ */
+extern bool waiting_args_usable(const Job *job, const Job *other, const Worker *worker);
 
 /* Gives the job the args of a later call, and what goes with them. */
 extern void waiting_take_args(Job *job, const Job *later);

@@ -212,8 +212,7 @@ CREATE TABLE queue_jobs.saved_step (
 );
 COMMENT ON TABLE queue_jobs.saved_step IS 'results of step() and save_step(), each of its job; kept as long as the job';
 
--- Args of runs that began while a job of their key was left that has an earlier call (src/rules/waiting.c): its run has these. Not dumped: what an
--- open transaction has added is in no dump, either.
+-- Args of runs that began while a job of their key was left that has an earlier call (src/rules/waiting.c): its run has these.
 CREATE TABLE queue_jobs.latest_call (
     dedup_hash bigint NOT NULL,
     dedup_key text,
@@ -223,14 +222,13 @@ CREATE TABLE queue_jobs.latest_call (
     encrypted smallint NOT NULL,
     args jsonb NOT NULL,
     context jsonb,
-    options jsonb,
-    written_before xid8 NOT NULL
+    options jsonb
 );
-CREATE INDEX latest_call_key ON queue_jobs.latest_call (dedup_hash);
+CREATE INDEX latest_call_key ON queue_jobs.latest_call (dedup_hash, call DESC);
 ALTER TABLE queue_jobs.latest_call REPLICA IDENTITY FULL;
 COMMENT ON TABLE queue_jobs.latest_call IS 'the latest args of deduplication keys that have had a run while a job of theirs with earlier args was left';
-COMMENT ON COLUMN queue_jobs.latest_call.written_before IS 'transactions from this one on have their calls later';
 REVOKE ALL ON queue_jobs.latest_call FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.latest_call', 'WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles))');
 
 REVOKE ALL ON queue_jobs.tracked_batch, queue_jobs.joint_member, queue_jobs.member_range, queue_jobs.dependency, queue_jobs.job_signal, queue_jobs.saved_step FROM PUBLIC;
 REVOKE ALL ON SEQUENCE queue_jobs.batch_id FROM PUBLIC;

@@ -335,6 +335,8 @@ reload();
 # ---- ciphertext that a superuser has moved ----
 
 sql_as('app', q{SELECT queue_jobs.define_worker('moved', 'app.charge', max_retries => 0, encrypt => '{card,note}'); SELECT queue_jobs.define_worker('taken', encrypt => '{a,b}')});
+sql_as('app', q{CREATE TABLE app.twins (amount int);
+	CREATE FUNCTION app.twin(card text, amount int, note text, a int, b int) RETURNS void LANGUAGE sql AS 'INSERT INTO app.twins VALUES (amount)'});
 my ($x, $y, $z) = map { sql_as('app', qq{SELECT queue_jobs.enqueue('moved', '{"card": "sesamecard", "amount": $_, "note": "sesamenote"}', delay => '1 day')}) } 11, 12, 13;
 sql("ALTER TABLE queue_jobs.live_job DISABLE TRIGGER ALL");
 sql("UPDATE queue_jobs.live_job SET args = args || jsonb_build_object('card', (SELECT args -> 'card' FROM queue_jobs.live_job WHERE id = $y)) WHERE id = $x");
@@ -354,6 +356,37 @@ foreach ([ $x, 'from another job' ], [ $y, 'from another key' ], [ $z, 'altered'
 is(sql(q{SELECT count(*) FROM app.seen WHERE amount IN (11, 12, 13)}), '0', 'their handler was not called');
 is(sql_as('app', q{SELECT id, args FROM queue_jobs.claim('a', '{taken}', 10)}), "$beside|{\"a\": 3, \"b\": 4}", 'a claim takes the job beside');
 is(sql("SELECT state, last_error ~ 'cannot be decrypted' FROM queue_jobs.job WHERE id = $taken"), 'dead|t', '… and ends the one that was altered');
+
+# Of two calls at the same time, one whose args were altered fails alone; the other one's job runs with its own.
+foreach my $worker ('moved', 'taken')
+{
+	my $call = sub {
+		return "SELECT queue_jobs.enqueue('$worker', '{\"card\": \"c\", \"amount\": $_[0], \"note\": \"n\", \"a\": 1, \"b\": 2}', dedup_key => 'twin', if_waiting => 'replace')" };
+	sql_as('app', q{SELECT queue_jobs.define_worker('moved', 'app.twin', max_retries => 0, encrypt => '{card,note}')}) if $worker eq 'moved';
+	sql("SELECT queue_jobs.pause('$worker')");
+	my $other = in_background($node, user => 'app');
+	my $first = $other->query('BEGIN; ' . $call->(21));
+	my $second = sql_as('app', $call->(22));
+	$other->query('COMMIT');
+	$other->quit;
+	sql("ALTER TABLE queue_jobs.live_job DISABLE TRIGGER ALL");
+	my ($one, $two) = $worker eq 'moved' ? qw(card note) : qw(a b);
+	sql("UPDATE queue_jobs.live_job SET args = args || jsonb_build_object('$one', args -> '$two', '$two', args -> '$one') WHERE id = $second");
+	sql("ALTER TABLE queue_jobs.live_job ENABLE TRIGGER ALL");
+	sql("SELECT queue_jobs.resume('$worker')");
+	if ($worker eq 'moved')
+	{
+		wait_for_job($node, $first, 'completed');
+		wait_for_job($node, $second, 'dead');
+		is(sql('SELECT amount FROM app.twins'), '21', 'an executor runs the job whose args are whole');
+	}
+	else
+	{
+		is(sql_as('app', q{SELECT args ->> 'amount', queue_jobs.complete(id, attempt) FROM queue_jobs.claim('a', '{taken}', 10)}), '21|', 'a claim takes the job whose args are whole');
+		is(sql_as('app', q{SELECT count(*) FROM queue_jobs.claim('a', '{taken}', 10)}), '0', '… and the next one none');
+	}
+	is(sql("SELECT state, errors -> 0 ->> 'sqlstate' FROM queue_jobs.job WHERE id = $second"), 'dead|XX001', '… and the one that was altered is dead');
+}
 
 # ---- dump and restore ----
 
