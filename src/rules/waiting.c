@@ -35,6 +35,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/pg_type.h"
 #include "crash_ledger.h"
 #include "current_job.h"
@@ -43,6 +44,7 @@
 #include "executor_slot.h"
 #include "history.h"
 #include "job_lock.h"
+#include "key_hint.h"
 #include "live_row.h"
 #include "live_scan.h"
 #include "location.h"
@@ -52,6 +54,7 @@
 #include "registry.h"
 #include "run_as.h"
 #include "savepoint_notes.h"
+#include "storage/bufmgr.h"
 #include "test_point.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -455,6 +458,49 @@ try_change(Look *look, TupleTableSlot *slot, const Job *other)
 	look->id = other->id;
 }
 
+/* Looks at a row that may be of a job of the key. */
+static void
+look_at_row(Look *look, TupleTableSlot *slot, const Job *other, TimestampTz now)
+{
+	TimestampTz until;
+
+	if (other->dedup_hash != look->job->dedup_hash || !dedup_same_key(look->job, other))
+		return;
+	if (lease_holds(other, now, &until) ||
+		(look->worker->cancel_running && dedup_has_begun(other, other->attempt)))
+		note_run(look, other);
+	else if (!is_taken(look, slot, other) && look->result != WAITED_CHANGED && can_be_changed(other))
+		try_change(look, slot, other);
+}
+
+/*
+ * Looks at the row of the key that was written last, if it is known. Beside an old snapshot a walk over the
+ * versions of the row would be longer with each call. (A call that interrupts runs must find all of them.)
+ */
+static void
+look_at_known_row(Look *look, TimestampTz now)
+{
+	Relation	rel = look->table->rel;
+	ItemPointerData tid;
+	TupleTableSlot *slot;
+	Snapshot	snapshot;
+	Job			other;
+
+	if (look->worker->cancel_running || !key_hint_row(look->job->dedup_hash, &tid) ||
+		ItemPointerGetBlockNumber(&tid) >= RelationGetNumberOfBlocks(rel))
+		return;
+	CommandCounterIncrement();
+	snapshot = engine_snapshot();
+	slot = table_slot_create(rel, NULL);
+	if (table_tuple_fetch_row_version(rel, &tid, snapshot, slot))
+	{
+		live_read(slot, &other);
+		look_at_row(look, slot, &other, now);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	engine_snapshot_end(snapshot);
+}
+
 /* Looks at the jobs of the key once. */
 static void
 look_once(Look *look)
@@ -468,20 +514,13 @@ look_once(Look *look)
 	if (current_job.job != NULL && current_job.job->dedup_hash == look->job->dedup_hash &&
 		dedup_same_key(look->job, current_job.job))
 		note_run(look, current_job.job);
+	look_at_known_row(look, now);
+	if (look->changed || look->result == WAITED_CHANGED)
+		return;
 	key_scan_begin(&scan, look->table, look->job->dedup_hash);
 	while (!look->changed && (look->result != WAITED_CHANGED || look->worker->cancel_running) &&
 		   key_scan_next(&scan, &other))
-	{
-		TimestampTz until;
-
-		if (!dedup_same_key(look->job, &other))
-			continue;
-		if (lease_holds(&other, now, &until) ||
-			(look->worker->cancel_running && dedup_has_begun(&other, other.attempt)))
-			note_run(look, &other);
-		else if (!is_taken(look, scan.slot, &other) && look->result != WAITED_CHANGED && can_be_changed(&other))
-			try_change(look, scan.slot, &other);
-	}
+		look_at_row(look, scan.slot, &other, now);
 	key_scan_end(&scan);
 }
 

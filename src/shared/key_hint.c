@@ -23,6 +23,9 @@ typedef struct KeyHint
 	int64		from;
 	int			inserting;		/* transactions that have inserted, of any key at this place, and not ended */
 	uint64		inserters;		/* that there have been so far */
+	Oid			row_database;
+	int64		row_key;		/* whose row is known; 0: none */
+	ItemPointerData row;
 } KeyHint;
 
 typedef struct KeyHints
@@ -188,6 +191,37 @@ key_hint_delete(int64 key)
 {
 	if (key_hints != NULL && key != 0)
 		note_own(key_hint_place(key), DELETED);
+}
+
+void
+key_hint_know_row(int64 key, const ItemPointerData *tid)
+{
+	KeyHint    *hint;
+
+	if (key_hints == NULL)
+		return;
+	hint = &key_hints->places[key_hint_place(key)];
+	SpinLockAcquire(&hint->mutex);
+	hint->row_database = MyDatabaseId;
+	hint->row_key = key;
+	hint->row = *tid;
+	SpinLockRelease(&hint->mutex);
+}
+
+bool
+key_hint_row(int64 key, ItemPointerData *tid)
+{
+	KeyHint    *hint;
+	bool		known;
+
+	if (key_hints == NULL)
+		return false;
+	hint = &key_hints->places[key_hint_place(key)];
+	SpinLockAcquire(&hint->mutex);
+	known = hint->row_key == key && hint->row_database == MyDatabaseId;
+	*tid = hint->row;
+	SpinLockRelease(&hint->mutex);
+	return known;
 }
 
 void

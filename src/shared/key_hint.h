@@ -20,6 +20,8 @@
 #ifndef QUEUE_JOBS_KEY_HINT_H
 #define QUEUE_JOBS_KEY_HINT_H
 
+#include "storage/itemptr.h"
+
 /* The hint as a scan found it at its beginning. */
 typedef struct KeyWindow
 {
@@ -42,6 +44,14 @@ extern void key_hint_settle(int64 key, const KeyWindow *window, int64 from);
  */
 extern void key_hint_insert(int64 key, int64 id);
 extern void key_hint_delete(int64 key);
+
+/*
+ * Where the row is of the key's job that calls change (waiting.c), as it was written last: beside an old
+ * snapshot its earlier versions stay. The transaction may be open, or have been rolled back, and the place may
+ * have been given to another key: key_hint_row() then returns false, or what a look at the row finds wrong.
+ */
+extern void key_hint_know_row(int64 key, const ItemPointerData *tid);
+extern bool key_hint_row(int64 key, ItemPointerData *tid);
 
 /* The table is written by SQL. */
 extern void key_hints_written_by_sql(void);

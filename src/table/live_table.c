@@ -447,6 +447,8 @@ update_row(LiveTable *table, TupleTableSlot *slot, const Job *job, bool wait)
 		know_place_in(KNOWN_LIVE, job->id, &table->slot->tts_tid);
 	else
 		know_place(job, &table->slot->tts_tid);
+	if (job->call != 0)
+		key_hint_know_row(job->dedup_hash, &table->slot->tts_tid);
 	ExecClearTuple(table->slot);
 	return true;
 }
