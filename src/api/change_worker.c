@@ -337,7 +337,7 @@ queue_jobs_change_worker(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.change_worker()");
 	catalog_require_call(fcinfo, Nargs_change_worker);
-	name = name_argument(fcinfo, Arg_change_worker_name, "name", "worker");
+	name = registry_present_name(name_argument(fcinfo, Arg_change_worker_name, "name", "worker"));
 	worker_check_may_change(name);
 	read_define_worker(&parameters);
 	read_reset(fcinfo, &parameters, reset);
@@ -345,7 +345,7 @@ queue_jobs_change_worker(PG_FUNCTION_ARGS)
 	if (row == NULL)
 		refuse_unseen("worker", name);
 	InitFunctionCallInfoData(*whole, fcinfo->flinfo, Nargs_define_worker, fcinfo->fncollation, NULL, NULL);
-	whole->args[0] = fcinfo->args[0];
+	whole->args[0] = text_value(name);
 	for (int arg = 1; arg < Nargs_define_worker; arg++)
 	{
 		row->kept[arg] = PG_ARGISNULL(arg) && !reset[arg];

@@ -597,6 +597,66 @@ set_encryption(Definition *definition)
 							 text_argument(fcinfo, ARG(record_key)), !PG_ARGISNULL(ARG(remaining_work)));
 }
 
+/* ---- aliases ---- */
+
+/* Raises an ERROR for a name that another worker has, or had. */
+static void
+refuse_name_of(const Worker *other, const char *name)
+{
+	bool		has_it = strcmp(other->name, name) == 0;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 has_it ? errmsg("worker \"%s\" is defined, and its name can be no alias", name)
+			 : errmsg("\"%s\" is an alias of worker \"%s\"", name, other->name),
+			 errdetail("Jobs of a name are those of one worker."),
+			 has_it ? errhint("Drop it first by queue_jobs.drop_worker(); its jobs wait for the worker with the alias.")
+			 : errhint("Take it out of that worker's aliases by queue_jobs.change_worker().")));
+}
+
+/* Sets the former names of the worker, and returns them. */
+static List *
+set_aliases(Definition *definition, const char *name)
+{
+	List	   *names;
+	ListCell   *cell;
+
+	refuse_null(definition->fcinfo, ARG(aliases), "aliases");
+	set_names(definition, OPTION(aliases));
+	aliases_check(DatumGetArrayTypeP(definition->fcinfo->args[ARG(aliases)].value), name);
+	names = text_list(definition->fcinfo->args[ARG(aliases)].value);
+	foreach(cell, names)
+	{
+		const Worker *other = registry_worker(lfirst(cell));
+
+		if (other != NULL && strcmp(other->name, name) != 0)
+			refuse_name_of(other, lfirst(cell));
+	}
+	return names;
+}
+
+/* A worker that was disabled under a former name is disabled. */
+static void
+keep_disabled(const char *name, List *aliases)
+{
+	Oid			types[] = {TEXTOID, TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name), (Datum) 0};
+	ListCell   *cell;
+
+	foreach(cell, aliases)
+	{
+		if (!registry_worker_disabled(lfirst(cell)))
+			continue;
+		values[1] = CStringGetTextDatum(lfirst(cell));
+		(void) engine_statement("INSERT INTO queue_jobs.disabled_worker (name) VALUES ($1) ON CONFLICT DO NOTHING",
+								SPI_OK_INSERT, 1, types, values, NULL);
+		(void) engine_statement("DELETE FROM queue_jobs.disabled_worker WHERE name OPERATOR(pg_catalog.=) $2",
+								SPI_OK_DELETE, 2, types, values, NULL);
+		registry_disabled_written(name, true);
+		registry_disabled_written(lfirst(cell), false);
+	}
+}
+
 /* ---- the row ---- */
 
 /* Only its definer, a role that has its rights, or a superuser may change a worker. */
@@ -707,6 +767,7 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 	bool		run_as_definer;
 	bool		has_record;
 	DedupStrategy strategy;
+	List	   *aliases;
 
 	name = name_argument(fcinfo, ARG(name), "name", "worker");
 	refuse_reserved_name(name);
@@ -714,6 +775,8 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 	run_as_definer = value_argument(fcinfo, ARG(run_as), "run_as", run_as_names,
 									"Jobs run as the role that enqueued them, or as the one that defined the worker.") == 1;
 	existing = registry_worker(name);
+	if (existing != NULL && strcmp(existing->name, name) != 0)
+		refuse_name_of(existing, name);
 	if (existing != NULL)
 		check_definer(existing);
 	if (existing != NULL && stored == NULL)
@@ -740,9 +803,11 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 	set_consistency(&definition);
 	set_followers(&definition, name);
 	set_encryption(&definition);
+	aliases = set_aliases(&definition, name);
 	if (before != NULL)
 		worker_tell_reset(fcinfo, name, before);
 	store(&definition, name);
+	keep_disabled(name, aliases);
 	if (!PG_ARGISNULL(ARG(remaining_work)))
 		capacity_forget(name);
 	warn_if_not_kept_up(&definition, name, definer);
@@ -786,7 +851,7 @@ change_worker(FunctionCallInfo fcinfo, const char *function, const char *sql, in
 
 	refuse_where_nothing_can_be_written(function);
 	refuse_null(fcinfo, 0, "name");
-	name = text_argument(fcinfo, 0);
+	name = pstrdup(registry_present_name(text_argument(fcinfo, 0)));
 	check_definer(registry_require_worker(name, "See SELECT name FROM queue_jobs.worker."));
 	values[0] = CStringGetTextDatum(name);
 	written = engine_statement(sql, expected, 1, types, values, NULL);
@@ -801,7 +866,14 @@ Datum
 queue_jobs_drop_worker(PG_FUNCTION_ARGS)
 {
 	if (!PG_ARGISNULL(0))
-		refuse_built_in(text_argument(fcinfo, 0));
+	{
+		char	   *name = text_argument(fcinfo, 0);
+		const Worker *worker = registry_worker(name);
+
+		refuse_built_in(name);
+		if (worker != NULL && strcmp(worker->name, name) != 0)
+			refuse_name_of(worker, name);
+	}
 	registry_worker_written(change_worker(fcinfo, "queue_jobs.drop_worker()",
 										  "DELETE FROM queue_jobs.defined_worker WHERE name OPERATOR(pg_catalog.=) $1",
 										  SPI_OK_DELETE, is_defined));

@@ -140,7 +140,7 @@ subscriptions_of(const char *event)
 		copy = palloc(sizeof(Subscription));
 		*copy = *row;
 		copy->event = pstrdup(row->event);
-		copy->worker = pstrdup(row->worker);
+		copy->worker = pstrdup(registry_present_name(row->worker));
 		if (row->filter != NULL)
 			copy->filter = DatumGetJsonbPCopy(JsonbPGetDatum(row->filter));
 		found = lappend(found, copy);
@@ -485,7 +485,7 @@ queue_jobs_subscribe(PG_FUNCTION_ARGS)
 	event = text_argument(fcinfo, Arg_subscribe_event);
 	check_pattern(event);
 	refuse_null(fcinfo, Arg_subscribe_worker, "worker");
-	worker = text_argument(fcinfo, Arg_subscribe_worker);
+	worker = registry_present_name(text_argument(fcinfo, Arg_subscribe_worker));
 	values[0] = CStringGetTextDatum(event);
 	values[1] = CStringGetTextDatum(worker);
 	values[2] = ObjectIdGetDatum(GetUserId());
@@ -523,6 +523,19 @@ refuse_to_unsubscribe(const char *event, const char *worker, bool exists)
 			 errhint("See the view queue_jobs.event_subscription.")));
 }
 
+/* Returns all names of the worker that has, or had, that one, as an array. */
+static Datum
+all_names(char *name)
+{
+	const Worker *worker = registry_worker(name);
+	List	   *names = worker == NULL ? list_make1(name) : worker_all_names(worker);
+	Datum	   *elements = palloc(sizeof(Datum) * list_length(names));
+
+	for (int i = 0; i < list_length(names); i++)
+		elements[i] = CStringGetTextDatum(list_nth(names, i));
+	return PointerGetDatum(construct_array(elements, list_length(names), TEXTOID, -1, false, TYPALIGN_INT));
+}
+
 /*
  * unsubscribe(event, worker): drops the current user's subscription; if it has none, those of roles whose
  * rights it has.
@@ -530,7 +543,7 @@ refuse_to_unsubscribe(const char *event, const char *worker, bool exists)
 Datum
 queue_jobs_unsubscribe(PG_FUNCTION_ARGS)
 {
-	Oid			types[] = {TEXTOID, TEXTOID, REGROLEOID};
+	Oid			types[] = {TEXTOID, TEXTARRAYOID, REGROLEOID};
 	Datum		values[lengthof(types)];
 	char	   *event;
 	char	   *worker;
@@ -541,15 +554,15 @@ queue_jobs_unsubscribe(PG_FUNCTION_ARGS)
 	event = text_argument(fcinfo, Arg_unsubscribe_event);
 	worker = text_argument(fcinfo, Arg_unsubscribe_worker);
 	values[0] = CStringGetTextDatum(event);
-	values[1] = CStringGetTextDatum(worker);
+	values[1] = all_names(worker);
 	values[2] = ObjectIdGetDatum(GetUserId());
-	if (engine_statement("DELETE FROM queue_jobs.event_subscriber WHERE event = $1 AND worker = $2 AND owner = $3",
+	if (engine_statement("DELETE FROM queue_jobs.event_subscriber WHERE event = $1 AND worker = ANY ($2) AND owner = $3",
 						 SPI_OK_DELETE, lengthof(types), types, values, NULL) == 0 &&
-		engine_statement("DELETE FROM queue_jobs.event_subscriber WHERE event = $1 AND worker = $2"
+		engine_statement("DELETE FROM queue_jobs.event_subscriber WHERE event = $1 AND worker = ANY ($2)"
 						 " AND pg_has_role($3::oid, owner, 'USAGE')",
 						 SPI_OK_DELETE, lengthof(types), types, values, NULL) == 0)
 		refuse_to_unsubscribe(event, worker,
-							  engine_statement("SELECT FROM queue_jobs.event_subscriber WHERE event = $1 AND worker = $2",
+							  engine_statement("SELECT FROM queue_jobs.event_subscriber WHERE event = $1 AND worker = ANY ($2)",
 											   SPI_OK_SELECT, 2, types, values, NULL) > 0);
 	catalog_announce_change();
 	PG_RETURN_VOID();

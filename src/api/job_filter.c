@@ -126,6 +126,8 @@ job_filter_arguments(FunctionCallInfo fcinfo, JobFilter *filter)
 						  .max_jobs = PG_ARGISNULL(FILTER_MAX_JOBS)
 							  ? PG_INT64_MAX
 							  : count_argument(fcinfo, FILTER_MAX_JOBS, "max_jobs")};
+	if (filter->worker != NULL)
+		filter->worker = pstrdup(registry_present_name(filter->worker));
 }
 
 /* Whether jobs of the lane may meet the filter. */

@@ -26,6 +26,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_lane_duplicates);
 PG_FUNCTION_INFO_V1(queue_jobs_lane_hints);
 PG_FUNCTION_INFO_V1(queue_jobs_running_jobs);
 PG_FUNCTION_INFO_V1(queue_jobs_claimable_by);
+PG_FUNCTION_INFO_V1(queue_jobs_present_worker);
 
 /* lane_jobs(), for the views */
 Datum
@@ -143,6 +144,13 @@ queue_jobs_running_jobs(PG_FUNCTION_ARGS)
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
+}
+
+/* present_worker(name): the name of the worker that has, or had, that name */
+Datum
+queue_jobs_present_worker(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(registry_present_name(text_to_cstring(PG_GETARG_TEXT_PP(0)))));
 }
 
 /* claimable_by(lane, role) */

@@ -99,7 +99,7 @@ queue_jobs_remove_jobs(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.remove_jobs()");
 	refuse_null(fcinfo, 0, "worker");
-	worker = text_argument(fcinfo, 0);
+	worker = pstrdup(registry_present_name(text_argument(fcinfo, 0)));
 	last = engine_select_id("SELECT last_value FROM queue_jobs.job_id", 0, NULL, NULL);
 	wakeup_all();				/* now, for claims that meet locked rows if this fails half-way */
 	live_open(&table);

@@ -193,7 +193,10 @@ refuse_combination(const char *message, const char *detail, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/* ---- args keys ---- */
+/* ---- args keys and aliases ---- */
+
+#define MOST_ALIASES 20
+#define MOST_OF_ALIASES 500		/* bytes of all of them: an array of them is read as tags are (worker.c) */
 
 /* ERROR for a name of several lines. Returns how many bytes the names have, one a line. */
 static int
@@ -226,6 +229,34 @@ dedup_args_check(ArrayType *array)
 						   psprintf("Its names have %d bytes; at most %d are allowed.", length,
 									MOST_OF_ENCRYPT),
 						   "Name fewer args keys.");
+}
+
+void
+aliases_check(ArrayType *array, const char *worker)
+{
+	List	   *names = text_list(PointerGetDatum(array));
+	ListCell   *cell;
+
+	if (length_of_lines("aliases", names) > MOST_OF_ALIASES || list_length(names) > MOST_ALIASES)
+		refuse_combination("worker has too many aliases",
+						   psprintf("At most %d are allowed, of %d bytes together.", MOST_ALIASES,
+									MOST_OF_ALIASES),
+						   "Leave out names of which no job waits any more.");
+	foreach(cell, names)
+	{
+		check_name("worker", lfirst(cell));
+		if (strncmp(lfirst(cell), BUILT_IN_PREFIX, strlen(BUILT_IN_PREFIX)) == 0)
+			refuse_combination(psprintf("invalid alias \"%s\"", (char *) lfirst(cell)),
+							   "Names that begin with \"" BUILT_IN_PREFIX "\" are for the extension's own workers.",
+							   "Give the worker's former names.");
+		if (strcmp(lfirst(cell), worker) == 0)
+			refuse_combination(psprintf("worker \"%s\" cannot be its own alias", worker),
+							   "It has that name now.", "Give the worker's former names.");
+		for (int i = 0; i < foreach_current_index(cell); i++)
+			if (strcmp(list_nth(names, i), lfirst(cell)) == 0)
+				refuse_combination(psprintf("alias \"%s\" is given twice", (char *) lfirst(cell)),
+								   "Each former name is given once.", "Leave one of them out.");
+	}
 }
 
 /* ERROR for names in encrypt that cannot be stored. */

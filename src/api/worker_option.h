@@ -78,6 +78,9 @@ extern void refuse_combination(const char *message, const char *detail, const ch
 /* Raises an ERROR for args keys that dedup_args cannot name. */
 extern void dedup_args_check(ArrayType *array);
 
+/* Raises an ERROR for names that cannot be former names of the worker. */
+extern void aliases_check(ArrayType *array, const char *worker);
+
 /*
  * ERROR if these options do not go together: what the engine itself has to read cannot be encrypted, keys by
  * which it counts, deduplicates or finds records. The arrays have no NULLs, and the keys are NULL or lists of

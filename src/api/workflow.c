@@ -174,7 +174,7 @@ read_step_worker(const Workflow *workflow, Step *step, JsonbContainer *object, i
 	if (worker->built_in != BUILT_IN_NONE)
 		refuse_step(number, step->job.name, psprintf("Worker \"%s\" is the extension's own.", name),
 					"Define a worker for it.");
-	if (registry_worker_disabled(name))
+	if (registry_worker_disabled(worker->name))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("worker \"%s\" of step \"%s\" is disabled", name, step->job.name),

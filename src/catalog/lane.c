@@ -130,8 +130,9 @@ lane_savepoint_event(SubXactEvent event)
 
 /* The one Lane of that content; a lane of an extension that was dropped and made again may have its id. */
 static Lane *
-intern(int32 id, const char *worker, const char *queue, Oid owner, int64 salt)
+intern(int32 id, char *named, const char *queue, Oid owner, int64 salt)
 {
+	const char *worker = registry_present_name(named);
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	LaneEntry  *entry;
 	bool		found;
@@ -144,12 +145,14 @@ intern(int32 id, const char *worker, const char *queue, Oid owner, int64 salt)
 	if (!found)
 		entry->lane = NULL;		/* until there was memory for it */
 	if (entry->lane == NULL || entry->lane->owner != owner || entry->lane->salt != salt ||
-		strcmp(entry->lane->worker, worker) != 0 || strcmp(entry->lane->queue, queue) != 0)
+		strcmp(entry->lane->named, named) != 0 || strcmp(entry->lane->worker, worker) != 0 ||
+		strcmp(entry->lane->queue, queue) != 0)
 	{
 		Lane	   *lane = palloc(sizeof(Lane));
 
 		lane->id = id;
-		lane->worker = pstrdup(worker);
+		lane->named = pstrdup(named);
+		lane->worker = strcmp(worker, named) == 0 ? lane->named : pstrdup(worker);
 		lane->queue = pstrdup(queue);
 		lane->owner = owner;
 		lane->salt = salt;
@@ -314,12 +317,30 @@ lanes_of_content(const char *worker, const char *queue, Oid owner, bool *for_goo
 	return ordered;
 }
 
+/* Lanes of that queue and owner in which jobs wait under a former name of the worker. */
+static List *
+lanes_of_former_names(const char *worker, const char *queue, Oid owner)
+{
+	const Worker *definition = registry_worker(worker);
+	List	   *lanes = NIL;
+	ListCell   *cell;
+
+	if (definition == NULL || definition->aliases == NULL || definition->aliases[0] == '\0')
+		return NIL;
+	for_each_from(cell, worker_all_names(definition), 1)
+		lanes = list_concat(lanes, read_content(lfirst(cell), queue, owner).lanes);
+	return lanes;
+}
+
 List *
 lane_siblings(const Lane *lane)
 {
 	bool		for_good;
 	List	   *lanes = lanes_of_content(lane->worker, lane->queue, lane->owner, &for_good);
+	List	   *former = lanes_of_former_names(lane->worker, lane->queue, lane->owner);
 
+	if (former != NIL)
+		lanes = list_concat(list_copy(lanes), former);
 	return lanes != NIL ? lanes : list_make1((Lane *) lane);
 }
 
@@ -375,7 +396,7 @@ next_by_index(Oid after_owner, const char *after_worker)
 const Lane *
 lane_next_kind(const Lane *after)
 {
-	Lane	   *next = after == NULL ? NULL : next_by_index(after->owner, after->worker);
+	Lane	   *next = after == NULL ? NULL : next_by_index(after->owner, after->named);
 
 	return next != NULL ? next : next_by_index(after == NULL ? InvalidOid : after->owner, NULL);
 }
@@ -387,7 +408,10 @@ lane_of_worker(const char *worker, const char *queue)
 
 	for (Lane *owner = next_by_index(InvalidOid, NULL); owner != NULL;
 		 owner = next_by_index(owner->owner, NULL))
+	{
 		lanes = list_concat(lanes, read_content(worker, queue, owner->owner).lanes);
+		lanes = list_concat(lanes, lanes_of_former_names(worker, queue, owner->owner));
+	}
 	return lanes;
 }
 
@@ -395,7 +419,7 @@ bool
 lane_any_of_queue(const char *queue)
 {
 	for (const Lane *kind = lane_next_kind(NULL); kind != NULL; kind = lane_next_kind(kind))
-		if (read_content(kind->worker, queue, kind->owner).lanes != NIL)
+		if (read_content(kind->named, queue, kind->owner).lanes != NIL)
 			return true;
 	return false;
 }

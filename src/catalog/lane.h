@@ -19,7 +19,8 @@ typedef enum WaitReason
 typedef struct Lane
 {
 	int32		id;
-	char	   *worker;
+	char	   *worker;			/* by its present name, if the row has a former one */
+	char	   *named;			/* as the row has it */
 	char	   *queue;
 	Oid			owner;			/* the role that enqueued */
 	int64		salt;			/* tells the owner's deduplication keys from those of other roles (dedup.c) */

@@ -46,8 +46,16 @@ typedef struct WorkerEntry
 	uint64		seen;			/* the look that found its row last */
 } WorkerEntry;
 
+typedef struct AliasEntry
+{
+	char		alias[MAX_NAME_LENGTH + 1];
+	Worker	   *worker;
+} AliasEntry;
+
 static MemoryContext cache_context = NULL;
 static HTAB *workers = NULL;	/* of WorkerEntry */
+static HTAB *aliases = NULL;	/* of AliasEntry */
+static bool aliases_stale = true;	/* a worker that has some, or had, is another since they were made */
 static HTAB *disabled_workers = NULL;	/* of their names */
 static HTAB *paused_queues = NULL;
 static MemoryContext rules_context = NULL;
@@ -130,6 +138,13 @@ registry_transaction_end(XactEvent event)
 	replaced = NIL;
 }
 
+/* Whether the worker has former names. */
+static bool
+has_aliases(const Worker *worker)
+{
+	return worker->aliases != NULL && worker->aliases[0] != '\0';
+}
+
 /* Keeps a worker that was made in a context of short life, in place of what is there of that name. */
 static WorkerEntry *
 keep_worker(Worker *worker)
@@ -140,6 +155,7 @@ keep_worker(Worker *worker)
 
 	worker = worker_copy(worker);
 	entry = hash_search(workers, &worker->name, HASH_ENTER, &found);
+	aliases_stale |= has_aliases(worker) || (found && has_aliases(entry->worker));
 	if (found)
 	{
 		replace(entry->worker);
@@ -157,6 +173,7 @@ drop_entry(WorkerEntry *entry)
 {
 	Worker	   *worker = entry->worker;
 
+	aliases_stale |= has_aliases(worker);
 	replace(worker);
 	hash_search(workers, &worker->name, HASH_REMOVE, NULL);
 	version++;
@@ -480,6 +497,60 @@ registry_paused_written(const char *queue, bool paused)
 	name_written(paused_queues, queue, paused);
 }
 
+/* ---- aliases ---- */
+
+/* Adds the former names of a worker to the table. Of two workers, which cannot share one, the first has it. */
+static void
+add_aliases(Worker *worker)
+{
+	ListCell   *cell;
+
+	for_each_from(cell, worker_all_names(worker), 1)
+	{
+		AliasEntry *entry;
+		bool		found;
+
+		if (strlen(lfirst(cell)) > MAX_NAME_LENGTH)
+			continue;
+		entry = hash_search(aliases, lfirst(cell), HASH_ENTER, &found);
+		if (!found || strcmp(worker->name, entry->worker->name) < 0)
+			entry->worker = worker;
+	}
+}
+
+/* Makes the table of aliases from the workers. */
+static void
+make_aliases(void)
+{
+	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1, .entrysize = sizeof(AliasEntry), .hcxt = cache_context};
+	HASH_SEQ_STATUS status;
+	WorkerEntry *entry;
+
+	if (aliases != NULL)
+		hash_destroy(aliases);
+	aliases = NULL;				/* until there was memory for the next */
+	aliases = hash_create("queue_jobs aliases", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	hash_seq_init(&status, workers);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		if (has_aliases(entry->worker))
+			add_aliases(entry->worker);
+	aliases_stale = false;
+}
+
+/* The worker that had the name before; NULL: none. Asked only for names that no worker has now. */
+static Worker *
+worker_of_alias(const char *name)
+{
+	AliasEntry *entry;
+
+	if (aliases_stale)
+		make_aliases();
+	if (strlen(name) > MAX_NAME_LENGTH)
+		return NULL;
+	entry = hash_search(aliases, name, HASH_FIND, NULL);
+	return entry ? entry->worker : NULL;
+}
+
 /* ---- asking ---- */
 
 uint64
@@ -496,7 +567,15 @@ registry_worker(const char *name)
 
 	refresh_registry();
 	entry = hash_search(workers, &name, HASH_FIND, NULL);
-	return entry ? entry->worker : NULL;
+	return entry ? entry->worker : worker_of_alias(name);
+}
+
+char *
+registry_present_name(char *name)
+{
+	Worker	   *worker = registry_worker(name);
+
+	return worker == NULL ? name : worker->name;
 }
 
 Worker *

@@ -11,7 +11,7 @@
 #include "worker.h"
 
 /*
- * The definition, NULL if there is none; good until the end of the transaction, and as long as
+ * The definition, by the worker's name or a former one; NULL if there is none. It is good until the end of the transaction, and as long as
  * registry_version() stays what it is.
  */
 extern Worker *registry_worker(const char *name);
@@ -19,6 +19,9 @@ extern Worker *registry_worker(const char *name);
 /* Like registry_worker(), but an ERROR with that hint if there is none. */
 #define UNDEFINED_WORKER_HINT "Define it with queue_jobs.define_worker(); see the view queue_jobs.worker."
 extern Worker *registry_require_worker(const char *name, const char *hint);
+
+/* The name of the worker that has, or had, that name; the name itself if there is none. */
+extern char *registry_present_name(char *name);
 
 /* The definition, for keeping longer: in the current memory context. */
 extern Worker *registry_worker_copy(const char *name);

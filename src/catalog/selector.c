@@ -280,7 +280,7 @@ subject_has_value(SelectorAttribute attribute, const char *value, const Worker *
 	switch (attribute)
 	{
 		case SELECT_WORKER_NAME:
-			return strcmp(worker->name, value) == 0;
+			return strcmp(worker->name, value) == 0 || worker_has_alias(worker, value);
 		case SELECT_FEATURE_CATEGORY:
 			return worker->feature_category != NULL && strcmp(worker->feature_category, value) == 0;
 		case SELECT_EXTERNAL_DEPENDENCIES:

@@ -175,6 +175,35 @@ lists(const char *lines, const char *name, size_t length)
 }
 
 bool
+worker_has_alias(const Worker *worker, const char *name)
+{
+	return worker->aliases != NULL && strchr(name, '\n') == NULL &&
+		lists(worker->aliases, name, strlen(name));
+}
+
+List *
+worker_all_names(const Worker *worker)
+{
+	List	   *names = list_make1(worker->name);
+	const char *line = worker->aliases == NULL ? "" : worker->aliases;
+
+	for (const char *end; *line != '\0'; line = end + 1)
+	{
+		end = strchr(line, '\n');
+		names = lappend(names, pnstrdup(line, end - line));
+	}
+	return names;
+}
+
+const char *
+worker_first_name(const Worker *worker)
+{
+	if (worker->aliases == NULL || worker->aliases[0] == '\0')
+		return worker->name;
+	return llast(worker_all_names(worker));
+}
+
+bool
 worker_encrypts(const Worker *worker, const char *key, int length)
 {
 	if (worker->encrypt == NULL || strcmp(worker->encrypt, ALL_KEYS) == 0)

@@ -153,6 +153,18 @@ extern Worker *worker_read(HeapTuple tuple, TupleDesc desc);
 extern bool worker_texts(const Worker *worker, WorkerTexts *texts);
 extern bool worker_has_tag(const Worker *worker, const char *tag);
 
+/* Whether that is a former name of the worker. */
+extern bool worker_has_alias(const Worker *worker, const char *name);
+
+/* The names of the worker, its own first, in the current memory context. */
+extern List *worker_all_names(const Worker *worker);
+
+/*
+ * The name by which keys of the worker's jobs, and slots of its limits, are known: its first, which stays when
+ * the worker is renamed.
+ */
+extern const char *worker_first_name(const Worker *worker);
+
 /* Whether the worker encrypts the values of that args key; it need not end with a zero byte. */
 extern bool worker_encrypts(const Worker *worker, const char *key, int length);
 

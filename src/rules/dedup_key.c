@@ -48,12 +48,12 @@ dedup_takes_part(const Worker *worker)
 /*
  * The hash of a key; never 0. The lane's salt, which ordinary roles cannot read, keeps the keys of different
  * owners apart, and any role from choosing args whose hash is that of another's. It does not change with the
- * owner's OID, as a restore does, nor with the owner's name.
+ * owner's OID, as a restore does, nor with the owner's name, nor when the worker is renamed.
  */
 static int64
-hash_key(const Lane *lane, Jsonb *args, const char *token)
+hash_key(const Lane *lane, const Worker *worker, Jsonb *args, const char *token)
 {
-	uint64		hash = hash_combine64(key_hash_text(lane->worker, 0), key_hash_text(lane->queue, 0));
+	uint64		hash = hash_combine64(key_hash_text(worker_first_name(worker), 0), key_hash_text(lane->queue, 0));
 
 	hash = hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
 	hash ^= (uint64) lane->salt;
@@ -117,8 +117,8 @@ dedup_set_key(Job *job, const Worker *worker, Jsonb *args, const char *token)
 		return;
 	lane = lane_of(job);
 	if (token == NULL && worker->encrypt != NULL && worker->record == NULL)
-		token = encrypted_dedup_token(lane, chosen_args(worker, args));
-	job->dedup_hash = hash_key(lane, token == NULL ? named_args(worker, args) : args, token);
+		token = encrypted_dedup_token(lane, worker, chosen_args(worker, args));
+	job->dedup_hash = hash_key(lane, worker, token == NULL ? named_args(worker, args) : args, token);
 	job->dedup_key = token == NULL ? NULL : pstrdup(token);
 }
 
@@ -140,7 +140,7 @@ dedup_move_key(Job *job, const Worker *worker)
 
 	if (job->dedup_hash == 0)
 		return;
-	job->dedup_hash = hash_key(lane, job->dedup_key == NULL ? key_args(worker, job) : job->args,
+	job->dedup_hash = hash_key(lane, worker, job->dedup_key == NULL ? key_args(worker, job) : job->args,
 							   job->dedup_key);
 }
 

@@ -529,7 +529,7 @@ append_jsonb(StringInfo bytes, Jsonb *jsonb)
 }
 
 char *
-encrypted_dedup_token(const Lane *lane, Jsonb *args)
+encrypted_dedup_token(const Lane *lane, const Worker *worker, Jsonb *args)
 {
 	static const char label[] = "queue_jobs duplicates";
 	StringInfoData bytes;
@@ -539,7 +539,7 @@ encrypted_dedup_token(const Lane *lane, Jsonb *args)
 	int			length = sprintf(token, TOKEN_PREFIX);
 
 	initStringInfo(&bytes);
-	appendStringInfo(&bytes, "%s\n" INT64_FORMAT "\n", lane->worker, lane->salt);
+	appendStringInfo(&bytes, "%s\n" INT64_FORMAT "\n", worker_first_name(worker), lane->salt);
 	append_jsonb(&bytes, args);
 	cipher_mac(encryption_key_for_duplicates(), label, strlen(label), key);
 	cipher_mac(key, bytes.data, bytes.len, mac);

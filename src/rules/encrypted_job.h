@@ -62,7 +62,7 @@ extern const char *storable_error_text(const Job *job, const char *text);
  * Returns the text that stands in a deduplication key in place of encrypted args: a hash with a key that is
  * not in the database.
  */
-extern char *encrypted_dedup_token(const Lane *lane, Jsonb *args);
+extern char *encrypted_dedup_token(const Lane *lane, const Worker *worker, Jsonb *args);
 extern bool is_encrypted_dedup_token(const char *token);
 
 #endif

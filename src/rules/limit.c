@@ -55,7 +55,7 @@
 static uint64
 worker_scope(const Worker *worker)
 {
-	return key_hash_text(worker->name, key_hash_seed());
+	return key_hash_text(worker_first_name(worker), key_hash_seed());
 }
 
 /* ---- slots that claimants have ---- */

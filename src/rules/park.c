@@ -104,7 +104,7 @@ limit_key_hash(const Worker *worker, Jsonb *args)
 
 	if (key == NULL)
 		return 0;
-	hash = hash_combine64(key_hash_text(worker->name, seed), key_hash_jsonb(key, seed));
+	hash = hash_combine64(key_hash_text(worker_first_name(worker), seed), key_hash_jsonb(key, seed));
 	return hash == 0 ? 1 : hash;
 }
 

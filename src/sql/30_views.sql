@@ -83,9 +83,14 @@ LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_may_s
 COMMENT ON FUNCTION queue_jobs_internal.may_see(integer) IS
 'Whether the current user may see that lane''s jobs: is its owner, a member of that role, or a superuser.';
 
+CREATE FUNCTION queue_jobs_internal.present_worker(name text) RETURNS text
+LANGUAGE C STRICT STABLE LEAKPROOF PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_present_worker';
+COMMENT ON FUNCTION queue_jobs_internal.present_worker(text) IS
+'The name of the worker that has, or had, that name.';
+
 CREATE VIEW queue_jobs_internal.live_job_now AS
 SELECT j.ctid AS "row",
-       l.worker,
+       queue_jobs_internal.present_worker(l.worker) AS worker,
        l.queue,
        l.owner,
        r.attempt AS run_attempt,
@@ -158,7 +163,7 @@ CREATE VIEW queue_jobs_internal.job_finished (id, worker, queue, state, priority
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
                                       load_balancing_strategy, read_from, lease_until, batch, cursor, progress, tags) WITH (security_barrier) AS
 SELECT f.id,
-       l.worker,
+       queue_jobs_internal.present_worker(l.worker),
        l.queue,
        queue_jobs_internal.opaque(f.state),
        queue_jobs_internal.opaque(f.priority),
@@ -231,7 +236,7 @@ SELECT j.batch, j.id AS job, j.step, j.worker, queue_jobs_internal.opaque(j.stat
           FROM queue_jobs.joint_member m JOIN queue_jobs_internal.live_job_now a ON a.id = m.job) j
  WHERE queue_jobs_internal.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE')
 UNION ALL
-SELECT f.batch, f.id, f.step, l.worker, queue_jobs_internal.opaque(f.state), queue_jobs_internal.opaque(f.args), queue_jobs_internal.opaque(f.result),
+SELECT f.batch, f.id, f.step, queue_jobs_internal.present_worker(l.worker), queue_jobs_internal.opaque(f.state), queue_jobs_internal.opaque(f.args), queue_jobs_internal.opaque(f.result),
        queue_jobs_internal.opaque(f.encrypted IS NOT NULL)
   FROM (SELECT b.batch, b.id, b.step, b.lane, b.state, b.args, b.result, b.encrypted FROM queue_jobs_internal.ended_member b
         UNION ALL
@@ -340,12 +345,13 @@ SELECT w.name,
        w.inherit_context,
        COALESCE(w.if_waiting, 'drop') AS if_waiting,
        w.max_delay,
-       w.dedup_args
+       w.dedup_args,
+       w.aliases
   FROM queue_jobs.defined_worker w
-  LEFT JOIN (SELECT l.worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
+  LEFT JOIN (SELECT queue_jobs_internal.present_worker(l.worker) AS worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs_internal.lane_duplicates() d
                JOIN queue_jobs.lane l ON l.id = d.lane
-              GROUP BY l.worker) n ON n.worker = w.name;
+              GROUP BY 1) n ON n.worker = w.name;
 COMMENT ON VIEW queue_jobs.worker IS 'Every worker that is defined, with its attributes, and how many duplicates of its jobs were dropped, and merged, since the server started.';
 
 CREATE FUNCTION queue_jobs_internal.worker_counters(worker text, OUT since timestamptz, OUT runs bigint, OUT failures bigint, OUT merged bigint,
@@ -491,10 +497,10 @@ SELECT w.name AS worker,
        f.filled_at
   FROM queue_jobs.defined_worker w
   LEFT JOIN queue_jobs.capacity_fill f ON f.worker = w.name
-  LEFT JOIN (SELECT l.worker, pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing
+  LEFT JOIN (SELECT queue_jobs_internal.present_worker(l.worker) AS worker, pg_catalog.sum(j.executing)::pg_catalog.int8 AS executing
                FROM queue_jobs_internal.lane_jobs() j
                JOIN queue_jobs.lane l ON l.id = j.lane
-              GROUP BY l.worker) n ON n.worker = w.name
+              GROUP BY 1) n ON n.worker = w.name
  WHERE w.max_running_jobs IS NOT NULL;
 COMMENT ON VIEW queue_jobs.capacity IS 'Every worker with max_running_jobs: how many of its jobs run, and may run at most; of a limited-capacity worker, how much work its query returned when it last answered, and when it was last to be filled.';
 
@@ -517,9 +523,9 @@ COMMENT ON VIEW queue_jobs.replica IS
 'Every replica as it was when it last answered (last_seen); reading this view has them asked again, for the next look. state: ready, paused, unknown (not asked yet), unreachable, refused (it would not have us), not a standby (promoted), foreign (of another server or database), other timeline (it has not followed a failover). retry_at: one that failed is left alone until then. served: jobs that read from it, or were sent to it, since the server was started. conninfo is without passwords.';
 
 CREATE VIEW queue_jobs.load_balancing AS
-SELECT l.worker, c.strategy, pg_catalog.sum(c.jobs)::pg_catalog.int8 AS jobs
+SELECT queue_jobs_internal.present_worker(l.worker) AS worker, c.strategy, pg_catalog.sum(c.jobs)::pg_catalog.int8 AS jobs
   FROM queue_jobs_internal.load_balancing_counts() c
   JOIN queue_jobs.lane l ON l.id = c.lane
- GROUP BY l.worker, c.strategy;
+ GROUP BY 1, c.strategy;
 COMMENT ON VIEW queue_jobs.load_balancing IS
 'How often each choice was made for the jobs of each worker with a data_consistency other than always, since the server was started: replica, replica_retried, primary (none had caught up), retry (put back once for that reason), primary_no_wal. (GitLab''s load_balancing_strategy.)';
