@@ -444,22 +444,27 @@ lane_all(void)
 /* ---- adding ---- */
 
 /*
+ * From its own jobs' dedup_key a role can tell the salt of its lanes. SHA-256 keeps the seed out of its reach,
+ * by which it would know the salts of other roles; of key_hash_text() 2^32 steps would give the seed away.
+ */
+#define SALT "('x' || encode(substr(sha256(int8send($5) || convert_to($6, getdatabaseencoding())), 1, 8), 'hex'))::bit(64)::bigint"
+
+/*
  * Inserts a lane. Its salt is made of the owner's present name, which a dump carries; it stays when the
  * role is renamed.
  */
 static int32
 insert_lane(const char *worker, const char *queue, Oid owner)
 {
-	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID};
+	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID, TEXTOID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
-	uint64		salt = key_hash_text(GetUserNameFromId(owner, false), key_hash_seed());
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
-		UInt64GetDatum(salt)
+		UInt64GetDatum(key_hash_seed()), CStringGetTextDatum(GetUserNameFromId(owner, false))
 	};
 
 	added_level = GetCurrentTransactionNestLevel();
-	engine_statement("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, $5)",
+	engine_statement("INSERT INTO queue_jobs.lane (id, worker, queue, owner, salt) VALUES ($1, $2, $3, $4, " SALT ")",
 					 SPI_OK_INSERT, lengthof(types), types, values, NULL);
 	CommandCounterIncrement();
 	if (list_length(read_content(worker, queue, owner).lanes) > 1)

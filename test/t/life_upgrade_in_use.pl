@@ -114,6 +114,9 @@ my $others = qr/^.* rights: app .*\n/m;		# which this test has granted
 $node->safe_psql('postgres', 'CREATE DATABASE fresh');
 $node->safe_psql('fresh', 'CREATE EXTENSION queue_jobs');
 is($node->safe_psql('postgres', $fingerprint) =~ s/$others//gr, $node->safe_psql('fresh', $fingerprint), 'it consists of what a fresh one does');
+# Roles see hashes that have their own salt in them.
+is($node->safe_psql('postgres', q{SELECT count(*) > 0, bool_and(salt = ('x' || encode(substr(sha256(int8send(seed) || owner::text::bytea), 1, 8), 'hex'))::bit(64)::bigint) FROM queue_jobs.lane, queue_jobs.hash_seed}),
+	't|t', 'no salt of a role gives away the seed of all');
 
 # ---- all is there ----
 

@@ -32,9 +32,10 @@ COMMENT ON COLUMN queue_jobs.defined_schedule.owner IS 'the role that called sch
 COMMENT ON COLUMN queue_jobs.defined_worker.search_path IS 'by which pending and remaining_work find names: as it was resolved at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';
 COMMENT ON TABLE queue_jobs.dead_job IS 'dead jobs: the latest queue_jobs.max_dead_jobs of each worker and owner, 180 days at most';
 
--- An owner's keys are hashed apart from those of other roles.
+-- An owner's keys are hashed apart from those of other roles (as src/catalog/lane.c has it).
 UPDATE queue_jobs.lane
-   SET salt = pg_catalog.hashtextextended(pg_catalog.pg_get_userbyid(owner)::pg_catalog.text COLLATE "C", (SELECT seed FROM queue_jobs.hash_seed));
+   SET salt = ('x' || pg_catalog.encode(pg_catalog.substr(pg_catalog.sha256(pg_catalog.int8send((SELECT seed FROM queue_jobs.hash_seed))
+              || pg_catalog.convert_to(pg_catalog.pg_get_userbyid(owner)::pg_catalog.text, pg_catalog.getdatabaseencoding())), 1, 8), 'hex'))::bit(64)::bigint;
 UPDATE queue_jobs.live_job j
    SET dedup_hash = CASE j.dedup_hash # l.salt WHEN 0 THEN 1 ELSE j.dedup_hash # l.salt END
   FROM queue_jobs.lane l
