@@ -24,6 +24,7 @@
 #include "registry.h"
 #include "run_as.h"
 #include "subscription.h"
+#include "test_point.h"
 #include "utils/jsonb.h"
 #include "utils/tuplestore.h"
 
@@ -133,11 +134,12 @@ queue_jobs_close_batch(PG_FUNCTION_ARGS)
 	int64		batch = batch_argument(fcinfo, "queue_jobs.close_batch()");
 	Oid			types[] = {INT8OID};
 	Datum		values[] = {Int64GetDatum(batch)};
-	uint64		closed = engine_statement_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open",
-												SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	uint64		closed;
 
-	if (closed > 0)
-		news_note(NEWS_BATCH, batch);
+	news_note(NEWS_BATCH, batch);	/* before the row is locked, as in batch_join() */
+	closed = engine_statement_often("UPDATE queue_jobs.tracked_batch SET open = false WHERE id = $1 AND open",
+									SPI_OK_UPDATE, lengthof(types), types, values, NULL);
+	test_point("batch_closed");
 	PG_RETURN_BOOL(closed > 0);
 }
 

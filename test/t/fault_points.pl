@@ -527,6 +527,28 @@ wait_until($node, "SELECT ended_at IS NOT NULL FROM queue_jobs.batch WHERE id = 
 pass('and the batch ends');
 $stranger->quit;
 
+# The same where close_batch() is interrupted as it has the lock, and the transaction goes on without it: the death that a look passed by is found.
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_worker('mourns')});
+($locked, $member) = split /\|/, $node->safe_psql('postgres',
+	q{WITH b AS MATERIALIZED (SELECT queue_jobs.new_batch(on_dead => 'mourns', open => true) AS id) SELECT id, queue_jobs.enqueue('walked', batch => id) FROM b});
+my $closer = in_background($node);
+$closer->query('BEGIN; SAVEPOINT before');
+arm('batch_closed', 'pause');
+$closer->send("SELECT queue_jobs.close_batch($locked)");
+wait_at('batch_closed');
+$node->safe_psql('postgres', "SELECT queue_jobs.discard($member)");
+$next = $node->safe_psql('postgres', 'SELECT queue_jobs.new_batch()');
+wait_until($node, "SELECT state = 'succeeded' FROM queue_jobs.batch WHERE id = $next");
+is($node->safe_psql('postgres', "SELECT died_at IS NULL FROM queue_jobs.tracked_batch WHERE id = $locked"), 't', 'a batch that is being closed is passed by');
+$node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT queue_jobs.close_batch%'});
+go_on('batch_closed');
+$closer->result;
+like($closer->error, qr/canceling statement/, 'the call that closes it is interrupted');
+$closer->query('ROLLBACK TO before; COMMIT');
+wait_until($node, "SELECT died_at IS NOT NULL FROM queue_jobs.tracked_batch WHERE id = $locked");
+is($node->safe_psql('postgres', q{SELECT queue_jobs.cancel(id) FROM queue_jobs.job WHERE worker = 'mourns'}), 't', 'and the death calls back');
+$closer->quit;
+
 # ---- kill, end and fail at every point ----
 
 $node->safe_psql('postgres', <<'SQL');
