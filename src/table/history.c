@@ -32,7 +32,6 @@
 #include "nodes/makefuncs.h"
 #include "run_as.h"
 #include "settings.h"
-#include "statistics.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -45,7 +44,7 @@
 
 #define LEVELS 4
 #define SLOTS 8
-#define DEAD_SLICE (-1)
+#define DEAD_SLICE HISTORY_DEAD
 #define MEMBER_SLICE HISTORY_MEMBERS
 
 /*
@@ -554,105 +553,6 @@ truncate_slice(int slice, TimestampTz now)
 	engine_end(&saved);
 }
 
-/* ---- dead jobs ---- */
-
-#define TRIM_EVERY (10 * USECS_PER_MINUTE)
-#define MAX_LOGGED 100			/* workers and owners that are remembered as logged */
-
-/* Dead jobs that others waited for when they ended, and wait for no longer, become like the rest. */
-#define MOVE_AWAITED "UPDATE queue_jobs.finished_job f SET slice = $2" \
-	" WHERE slice = $1 AND batch IS NULL AND state = 'dead' AND " NEEDED_BY_NONE("f.id")
-
-#define REMOVE_OLD "DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
-	" SELECT ctid FROM queue_jobs.dead_job f WHERE keep_until <= $1 AND " NEEDED_BY_NONE("f.id") " FOR UPDATE SKIP LOCKED))"
-
-/*
- * The lanes of those workers and owners that have too many; of their jobs all but the latest go. Returns how
- * many a worker and owner had, and how many of these were removed.
- */
-#define REMOVE_SURPLUS "WITH crowded AS (SELECT * FROM (" \
-	"  SELECT lane, coalesce(worker, '') AS worker, coalesce(owner::oid, 0) AS owner," \
-	"   sum(number) OVER (PARTITION BY worker, owner)::bigint AS jobs" \
-	"  FROM (SELECT lane, count(*) AS number FROM queue_jobs.dead_job WHERE keep_until > $1 GROUP BY lane) AS counted" \
-	"  LEFT JOIN queue_jobs.lane ON lane.id = counted.lane) AS lanes WHERE jobs > $2)," \
-	" removed AS (DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
-	"  SELECT ctid FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
-	"   SELECT tid FROM (SELECT dead_job.ctid AS tid," \
-	"     row_number() OVER (PARTITION BY worker, owner ORDER BY finished_at DESC, id DESC) AS place" \
-	"    FROM queue_jobs.dead_job JOIN crowded USING (lane) WHERE keep_until > $1) AS ranked" \
-	"   WHERE place > $2)) AND " NEEDED_BY_NONE("dead_job.id") " FOR UPDATE SKIP LOCKED)) RETURNING lane)" \
-	" SELECT worker, owner, jobs, count(*) FROM removed JOIN crowded USING (lane) GROUP BY 1, 2, 3"
-
-/*
- * Once for each worker and owner in the life of this process: a worker that goes on failing would fill the
- * log.
- */
-static void
-log_removed(const char *worker, Oid owner, int64 jobs)
-{
-	static List *logged = NIL;	/* of char * */
-	char	   *role = GetUserNameFromId(owner, true);
-	char	   *name = psprintf("%u %s", owner, worker);
-	MemoryContext old;
-
-	if (is_listed(name, logged) || list_length(logged) >= MAX_LOGGED)
-		return;
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	logged = lappend(logged, pstrdup(name));
-	MemoryContextSwitchTo(old);
-	ereport(LOG,
-			(errmsg("queue_jobs removes the oldest dead jobs of worker \"%s\" and role \"%s\"",
-					worker, role ? role : "(dropped)"),
-			 errdetail("It had " INT64_FORMAT "; at most %d are kept.", jobs, queue_jobs_max_dead_jobs),
-			 errhint("Retry or discard dead jobs, or increase \"queue_jobs.max_dead_jobs\".")));
-}
-
-/* Removes the dead jobs beyond queue_jobs.max_dead_jobs. */
-static void
-remove_surplus(Oid *types, Datum *values)
-{
-	uint64		groups = engine_execute(REMOVE_SURPLUS, SPI_OK_SELECT, 2, types, values, NULL);
-
-	for (uint64 i = 0; i < groups; i++)
-	{
-		HeapTuple	row = SPI_tuptable->vals[i];
-		TupleDesc	descriptor = SPI_tuptable->tupdesc;
-		bool		isnull;
-		char	   *worker = SPI_getvalue(row, descriptor, 1);
-		Oid			owner = DatumGetObjectId(SPI_getbinval(row, descriptor, 2, &isnull));
-		int64		jobs = DatumGetInt64(SPI_getbinval(row, descriptor, 3, &isnull));
-		int64		removed = DatumGetInt64(SPI_getbinval(row, descriptor, 4, &isnull));
-
-		statistics_count(worker, COUNTED_PUSHED_OUT, removed);
-		log_removed(worker, owner, jobs);
-	}
-}
-
-/*
- * All rows are read; of workers and owners that have too many a second time. Jobs that another transaction is
- * just retrying are left alone until the next time.
- */
-static void
-trim_dead(TimestampTz now)
-{
-	static TimestampTz next_trim = 0;
-	Oid			types[] = {TIMESTAMPTZOID, INT4OID};
-	Datum		values[] = {TimestampTzGetDatum(now), Int32GetDatum(queue_jobs_max_dead_jobs)};
-	Oid			slice_types[] = {INT4OID, INT4OID};
-	Datum		slices[] = {Int32GetDatum(MEMBER_SLICE), Int32GetDatum(DEAD_SLICE)};
-	RunAs		saved;
-
-	if ((now < next_trim && next_trim - now <= TRIM_EVERY) ||	/* or the clock was set back */
-		(slice_empty(DEAD_SLICE) && slice_empty(MEMBER_SLICE)))
-		return;
-	next_trim = now + TRIM_EVERY;
-	engine_begin(&saved);
-	engine_execute(MOVE_AWAITED, SPI_OK_UPDATE, lengthof(slice_types), slice_types, slices, NULL);
-	engine_execute(REMOVE_OLD, SPI_OK_DELETE, 1, types, values, NULL);
-	remove_surplus(types, values);
-	engine_end(&saved);
-}
-
 TimestampTz
 history_maintain(TimestampTz now)
 {
@@ -671,6 +571,5 @@ history_maintain(TimestampTz now)
 			break;
 		}
 	}
-	trim_dead(now);
 	return next;
 }

@@ -51,6 +51,7 @@ extern void history_insert(HistoryWriter *history, const Job *job, const Worker 
 
 /* The partitions, by their numbers. */
 #define HISTORY_FIRST_SLICE (-2)
+#define HISTORY_DEAD (-1)
 #define HISTORY_MEMBERS (-2)	/* members of batches, and jobs that others wait for: kept as long as these */
 #define HISTORY_SLICES 34
 
@@ -111,8 +112,8 @@ extern bool history_take_from(int slice, int64 id, bool completed, FinishedJob *
 #define HISTORY_LOOK_AFTER (10 * USECS_PER_MINUTE)
 
 /*
- * Truncates what need not be kept any longer, and removes the dead jobs that are too old or too many; returns
- * when there will be more to truncate, or DT_NOEND. For the scheduler, or a session that stands in for it.
+ * Truncates what need not be kept any longer; returns when there will be more to truncate, or DT_NOEND. For
+ * the scheduler, or a session that stands in for it.
  */
 extern TimestampTz history_maintain(TimestampTz now);
 

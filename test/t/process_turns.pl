@@ -203,6 +203,42 @@ cmp_ok(sql(q{SELECT count(*) FROM queue_jobs.job WHERE args ? 'tick' AND id < (S
 	q{another role's schedule has its turn before hers have all had theirs});
 sql(q{SELECT queue_jobs.unschedule(name) FROM queue_jobs.schedule});
 
+# Many dead jobs of alice's are removed, as she has too many: a job of bob's that falls due does not wait for the last of them.
+sql(q{SELECT queue_jobs.define_worker('dies', max_retries => 0)}, 'alice');
+sql(q{SELECT queue_jobs.enqueue('dies')}, 'alice');
+sql(q{SELECT queue_jobs.fail(id, attempt, 'broken') FROM queue_jobs.claim('me', '{dies}')}, 'alice');
+sql('ALTER DATABASE postgres SET queue_jobs.run = off');
+wait_for_no_processes($node, 'postgres');
+# The latest 10 stay, also of those that stand at the table's end and in between.
+sql(<<"SQL");
+ALTER SYSTEM SET queue_jobs.max_dead_jobs = 10;
+SELECT pg_reload_conf();
+INSERT INTO queue_jobs.dead_job SELECT (jsonb_populate_record(d, jsonb_build_object('id', d.id + 1000000 + i, 'finished_at', d.finished_at - (i % 1000) * interval '1 s'))).*
+FROM queue_jobs.dead_job d, generate_series(1, $many) AS i WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE worker = 'dies');
+SQL
+my $dead = q{SELECT count(*) FROM queue_jobs.dead_job WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE worker = 'dies')};
+my $latest = qq{SELECT string_agg(id::text, ' ' ORDER BY id) FROM (SELECT id FROM queue_jobs.dead_job WHERE lane IN (SELECT id FROM queue_jobs.lane WHERE worker = 'dies') ORDER BY finished_at DESC, id DESC LIMIT 10) AS l};
+my $stay = sql($latest);
+arm('dead_trimmed', 'wait');
+sql('ALTER DATABASE postgres SET queue_jobs.run = on');
+sql(q{SELECT queue_jobs.enqueue('mine')}, 'bob');
+wait_at('dead_trimmed');
+# The first piece may be that which counts them, and removes none.
+foreach my $piece (1, 2)
+{
+	$due = falls_due_at('dead_trimmed');
+	my $left = sql($dead);
+	cmp_ok($left, '>', 10, "a job falls due while $left dead jobs are left");
+	arm('dead_trimmed', 'wait');
+	go_on('due_promoted');
+	wait_at('dead_trimmed');
+	is(sql("SELECT due FROM queue_jobs.live_job WHERE id = $due"), 't', '… and is there for executors before the next piece goes');
+}
+go_on('dead_trimmed');
+wait_until($node, "SELECT ($dead) = 10");
+is(sql($latest), $stay, 'the latest dead jobs stay');
+is(sql(q{SELECT sum(value) FROM queue_jobs.metric WHERE name = 'queue_jobs_dead_removed_total' AND labels ->> 'worker' = 'dies'}), $many - 9, 'all that were removed are counted');
+
 # What the scheduler has not looked at is found after a crash, of each role some.
 sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice');
 my $batch = sql("SELECT queue_jobs.new_batch(on_ended => 'see', args => @{[args('batch', 'restart')]})", 'bob');
