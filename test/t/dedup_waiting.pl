@@ -148,6 +148,63 @@ like($reason, qr/^put_off\|a later call for its deduplication key has put it off
 is(sql("SELECT waits_for FROM queue_jobs.job WHERE id = $due"), $reason =~ s/^put_off\|//r, '… and the view');
 sql(q{SELECT queue_jobs.remove_jobs('w')});
 
+# ---- fifty open transactions, which end in any order ----
+
+foreach my $seed (1 .. 3)
+{
+	srand($seed);
+	my (@open, @wrong, @failed);
+	my ($latest, $last) = (0, '');
+	my $look = sub {
+		foreach (grep { $_ ne '' } split /\n/, run_queue())
+		{
+			push @wrong, "$_ instead of $latest" if $_ != $latest;
+			$last = $_;
+		}
+	};
+
+	sql(call(0)) if $seed > 1;		# one that waits already
+	foreach my $n (1 .. 50)
+	{
+		my $session = in_background($node);
+		my $level = ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')[ int(rand(3)) ];
+
+		$session->query("BEGIN ISOLATION LEVEL $level; SELECT 1");
+		$session->query('SAVEPOINT s; ' . call(-$n) . '; ROLLBACK TO s') if rand() < 0.3;
+		$session->query('SAVEPOINT s; ' . call($n) . '; RELEASE s');
+		push @failed, $session->error if $session->error ne '';
+		push @open, { n => $n, session => $session };
+	}
+	while (@open)
+	{
+		my ($one) = splice @open, int(rand(@open)), 1;
+		my ($n, $session) = @$one{qw(n session)};
+		my $commits = rand() < 0.6;
+		my $end = $commits ? 'COMMIT' : 'ROLLBACK';
+
+		if ($session && rand() < 0.3)
+		{
+			$session->query("PREPARE TRANSACTION 'n $n'");
+			push @open, { n => $n };
+		}
+		else
+		{
+			$session ? $session->query($end) : sql("$end PREPARED 'n $n'");
+			$latest = $n if $commits && $n > $latest;
+		}
+		push @failed, $session->error if $session && $session->error ne '';
+		$session->quit if $session;
+		$look->() if rand() < 0.4;
+	}
+	$look->() foreach 1 .. 60;
+	is("@failed", '', "fifty open transactions, seed $seed: no call failed, and no end of a transaction");
+	is("@wrong", '', '… each run had the latest args that were committed');
+	is($last, $latest, '… and so had the last one');
+	is(sql(q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'w' AND state NOT IN ('completed', 'cancelled')}), '0', '… and no job is left');
+	keep_house();
+	is(kept(), '', '… and no args are kept');
+}
+
 $_->quit foreach $early, $earlier, $claimant;
 $node->stop;
 done_testing();
