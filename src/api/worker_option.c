@@ -247,7 +247,8 @@ aliases_check(ArrayType *array, const char *worker)
 		check_name("worker", lfirst(cell));
 		if (strncmp(lfirst(cell), BUILT_IN_PREFIX, strlen(BUILT_IN_PREFIX)) == 0)
 			refuse_combination(psprintf("invalid alias \"%s\"", (char *) lfirst(cell)),
-							   "Names that begin with \"" BUILT_IN_PREFIX "\" are for the extension's own workers.",
+							   "Names that begin with \"" BUILT_IN_PREFIX
+							   "\" are for the extension's own workers.",
 							   "Give the worker's former names.");
 		if (strcmp(lfirst(cell), worker) == 0)
 			refuse_combination(psprintf("worker \"%s\" cannot be its own alias", worker),

@@ -499,7 +499,7 @@ registry_paused_written(const char *queue, bool paused)
 
 /* ---- aliases ---- */
 
-/* Adds the former names of a worker to the table. Of two workers, which cannot share one, the first has it. */
+/* Adds the former names of a worker to the table. Two workers cannot share one: the first has it. */
 static void
 add_aliases(Worker *worker)
 {
@@ -522,7 +522,9 @@ add_aliases(Worker *worker)
 static void
 make_aliases(void)
 {
-	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1, .entrysize = sizeof(AliasEntry), .hcxt = cache_context};
+	HASHCTL		ctl = {.keysize = MAX_NAME_LENGTH + 1,
+					   .entrysize = sizeof(AliasEntry),
+					   .hcxt = cache_context};
 	HASH_SEQ_STATUS status;
 	WorkerEntry *entry;
 

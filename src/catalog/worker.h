@@ -160,8 +160,8 @@ extern bool worker_has_alias(const Worker *worker, const char *name);
 extern List *worker_all_names(const Worker *worker);
 
 /*
- * The name by which keys of the worker's jobs, and slots of its limits, are known: its first, which stays when
- * the worker is renamed.
+ * The name by which keys of the worker's jobs, and slots of its limits, are known: its first, which stays
+ * when the worker is renamed.
  */
 extern const char *worker_first_name(const Worker *worker);
 

@@ -18,9 +18,9 @@
  * ordinary job of the key: one that is there is held, else ours is inserted. That no two of a key run at once
  * is seen to at the claim, by a lock on the key, and by looking for leases.
  *
- * With "cancel_running" the new job is inserted beside the run, which is asked to end, as cancel() asks it, when
- * our transaction commits (job_control.c). Of two transactions that find the same run both ask, so that one that
- * is rolled back takes nothing from the other. Their jobs are merged, as any two of a key.
+ * With "cancel_running" the new job is inserted beside the run, which is asked to end, as cancel() asks it,
+ * when our transaction commits (job_control.c). Of two transactions that find the same run both ask, so that
+ * one that is rolled back takes nothing from the other. Their jobs are merged, as any two of a key.
  *
  * A job whose key is running is passed by, and has to be found again when that run ends. Those that are there
  * by then are looked up by their key (dedup_publish_key), but one may be committed, and passed by, before the

@@ -53,7 +53,8 @@ dedup_takes_part(const Worker *worker)
 static int64
 hash_key(const Lane *lane, const Worker *worker, Jsonb *args, const char *token)
 {
-	uint64		hash = hash_combine64(key_hash_text(worker_first_name(worker), 0), key_hash_text(lane->queue, 0));
+	uint64		name = key_hash_text(worker_first_name(worker), 0);
+	uint64		hash = hash_combine64(name, key_hash_text(lane->queue, 0));
 
 	hash = hash_combine64(hash, token != NULL ? key_hash_text(token, 0) + 1 : key_hash_jsonb(args, 0));
 	hash ^= (uint64) lane->salt;

@@ -45,8 +45,8 @@ extern bool dedup_has_state(const Job *job);
 extern bool dedup_has_begun(const Job *job, int attempt);
 
 /*
- * Has the run of a job end as cancelled when this transaction commits (if_deduplicated => cancel_running). The
- * run that calls us goes on, for what it enqueues would end with it.
+ * Has the run of a job end as cancelled when this transaction commits (if_deduplicated => cancel_running).
+ * The run that calls us goes on, since what it enqueues would end with it.
  */
 extern void dedup_cancel_run(const Job *running);
 

@@ -136,8 +136,8 @@ extern void wakeup_all(void);
 extern void wakeup_end_running(int64 job, JobState end_as, bool run_only);
 
 /*
- * The requests that this transaction has made by that, one after the other; *i is 0 at first. They come in the
- * order of their jobs if any is "run_only". False if there are no more.
+ * The requests that this transaction has made by that, one after the other; *i is 0 at first. They come in
+ * the order of their jobs if any is "run_only". False if there are no more.
  */
 extern bool wakeup_next_end(int *i, int64 *job, JobState *end_as, bool *run_only);
 
