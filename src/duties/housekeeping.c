@@ -38,6 +38,7 @@ typedef struct TableWalk
 	BlockNumber end;
 } TableWalk;
 
+/* Begins a walk through the table. */
 static void
 table_walk_begin(TableWalk *walk, CatalogRelation table)
 {
@@ -48,6 +49,7 @@ table_walk_begin(TableWalk *walk, CatalogRelation table)
 	table_close(rel, NoLock);
 }
 
+/* Returns the bounds of the next piece; false if there is none. */
 static bool
 table_walk_next(TableWalk *walk, ItemPointer from, ItemPointer to)
 {
