@@ -11,8 +11,8 @@
 #include "worker.h"
 
 /*
- * The definition, by the worker's name or a former one; NULL if there is none. It is good until the end of the
- * transaction, and as long as registry_version() stays what it is.
+ * The definition, by the worker's name or a former one; NULL if there is none. It is good until the end of
+ * the transaction, and as long as registry_version() stays what it is.
  */
 extern Worker *registry_worker(const char *name);
 
