@@ -71,8 +71,7 @@ queues_argument(FunctionCallInfo fcinfo, int arg)
 	return PG_GETARG_ARRAYTYPE_P_COPY(arg);
 }
 
-/* The selectors of a text[]. */
-static List *
+List *
 queue_patterns(ArrayType *queues)
 {
 	List	   *patterns = NIL;

@@ -8,6 +8,10 @@
 #include "fmgr.h"
 #include "lane.h"
 #include "live_table.h"
+#include "utils/array.h"
+
+/* Returns the selectors of a text[]; an ERROR for one that is none, or is null. */
+extern List *queue_patterns(ArrayType *queues);
 
 /* In microseconds. */
 extern int64 lease_argument(FunctionCallInfo fcinfo, int arg);

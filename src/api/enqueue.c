@@ -292,7 +292,7 @@ parents_argument(FunctionCallInfo fcinfo)
 static int64
 enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = job_now();
 	Worker	   *worker;
 	EnqueueCall call;
 	Parents		parents;
@@ -597,7 +597,7 @@ Datum
 queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = job_now();
 	ManyJobs	many = {0};
 	Worker	   *worker;
 	const char *queue;

@@ -395,7 +395,7 @@ Datum
 queue_jobs_publish(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Event		event = {.now = GetCurrentTimestamp()};
+	Event		event = {.now = job_now()};
 	char	   *token;
 	ListCell   *cell;
 

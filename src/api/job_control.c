@@ -244,8 +244,14 @@ try_end(int64 id, JobState end_as, bool ask_owner, bool run_only)
 static bool
 end_own(int64 id, JobState end_as)
 {
-	if (current_job.job == NULL || current_job.job->id != id || id == 0 ||
-		!executor_request_own_end(id, end_as))
+	if (current_job.job == NULL || current_job.job->id != id || id == 0)
+		return false;
+	if (current_job.end_as != NULL)
+	{
+		*current_job.end_as = end_as;
+		ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("job has ended itself")));
+	}
+	if (!executor_request_own_end(id, end_as))
 		return false;
 	CHECK_FOR_INTERRUPTS();
 	return true;

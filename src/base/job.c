@@ -491,6 +491,14 @@ jsonb_push_member(QjJsonbState *state, const char *key, JsonbValue *value)
 	QjPushJsonb(state, WJB_VALUE, value);
 }
 
+int64		job_clock_ahead = 0;
+
+TimestampTz
+job_now(void)
+{
+	return GetCurrentTimestamp() + job_clock_ahead;
+}
+
 int64
 calendar_difference(TimestampTz later, TimestampTz earlier)
 {

@@ -243,6 +243,14 @@ extern TimestampTz calendar_checked_sum(TimestampTz time, int64 duration, const 
  */
 extern int64 clock_elapsed(void);
 
+/*
+ * The present, as far as jobs are due by it, and delays, retries and expiries count from it. Within run_due()
+ * that is the clock that its caller gives, job_clock_ahead microseconds from the server's; everywhere else it
+ * is the server's. Leases, rates and what processes tell each other go by GetCurrentTimestamp().
+ */
+extern int64 job_clock_ahead;
+extern TimestampTz job_now(void);
+
 /* ---- When a failed job is tried again ---- */
 
 /*

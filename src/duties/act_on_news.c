@@ -25,6 +25,7 @@
 #include "pending.h"
 #include "release.h"
 #include "run_as.h"
+#include "shared.h"
 #include "test_point.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"
@@ -644,4 +645,85 @@ act_on_everything(void)
 	look_round(&jobs, end);
 	if (!table_has_no_rows(REL_TRACKED_BATCH))
 		look_round(&batches, end);
+}
+
+/* ---- in the transaction that has noted the news ---- */
+
+/* Looks at a job that may wait no longer. */
+static void
+look_at_waiting(int64 job, bool signalled)
+{
+	bool		locked;
+	TimestampTz expires_at;
+
+	CommandCounterIncrement();
+	(void) release_look(job, signalled, &locked, &expires_at);
+}
+
+/* Looks at a batch in whose rows this transaction may have written. */
+static void
+look_at_written(int64 batch)
+{
+	CommandCounterIncrement();
+	look_and_expire(batch);
+}
+
+/* Looks at all jobs that wait for the one that has ended, and at batches of which it is a member, too. */
+static void
+look_at_dependents(int64 ended)
+{
+	Dependents	dependents = {
+		.sql = NEXT, .type = INT8OID, .ended = Int64GetDatum(ended), .context = CurrentMemoryContext
+	};
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		CommandCounterIncrement();
+		read_dependents(&dependents);
+		for (int i = 0; i < dependents.count; i++)
+		{
+			const Dependent *found = &dependents.found[i];
+			int			which = found->ends == 0;
+
+			dependents.after[which] = found->id;
+			if (which)
+				look_at_written(found->id);
+			else
+				look_at_waiting(found->id, false);
+		}
+	} while (dependents.count >= DEPENDENTS_AT_ONCE);
+}
+
+void
+act_on_noted(int *number)
+{
+	const News *next;
+
+	*number = Max(*number - 1, 0);	/* more of its kind may have come */
+	while ((next = news_noted(number)) != NULL)
+	{
+		News		news = *next;
+
+		CHECK_FOR_INTERRUPTS();
+		switch (news.kind)
+		{
+			case NEWS_BATCH:
+			case NEWS_JOINED:
+			case NEWS_MEMBERS:
+				look_at_written(news.id);
+				break;
+			case NEWS_ENDED:
+				look_at_dependents(news.id);
+				break;
+			case NEWS_WAITS:
+			case NEWS_SIGNAL:
+				look_at_waiting(news.id, news.kind == NEWS_SIGNAL);
+				break;
+			case NEWS_OVER:
+				break;
+		}
+	}
+	if (!shared_present())
+		act_on_everything();	/* nothing is noted */
 }

@@ -28,4 +28,11 @@ extern bool act_on_news_leave(void);
  */
 extern void act_on_everything(void);
 
+/*
+ * For run_due(): looks at what the transaction has ended, and what it has changed besides, from the
+ * *number-th note on (news_noted()), in this transaction and without a limit of time. Sets *number for the
+ * next call.
+ */
+extern void act_on_noted(int *number);
+
 #endif

@@ -62,19 +62,27 @@ static MemoryContext run_context = NULL;
 
 /* ---- the run ---- */
 
-/* Begins a run: counts the attempt, and lets the job's functions know of it. */
-static void
-begin_run(Run *run)
+void
+run_count(Run *run)
 {
-	char		activity[MAX_NAME_LENGTH + 64];
-
-	test_point("run_begins");
 	run->job.attempt++;
 	run->measure.queueing = statistics_queueing_time(&run->job, run->start.at);
 	run->stored_strategy = run->job.strategy;
 	current_job_begin(&run->job, run->task->lane, run->task->worker,
 					  run->task->callee->target.handler->is_procedure);
 	run->job.started_at = run->start.at;
+	run->measure.by_executor = true;
+	run->measure.cpu = -1;
+}
+
+/* Begins a run: counts the attempt, and lets other processes know of it. */
+static void
+begin_run(Run *run)
+{
+	char		activity[MAX_NAME_LENGTH + 64];
+
+	test_point("run_begins");
+	run_count(run);
 	rate_started(&run->start.limits.rate);
 	run_show(run);
 	ledger_write(run->job.id, run->job.attempt - 1);
@@ -83,16 +91,13 @@ begin_run(Run *run)
 		task_know_loggable_args(run->task->callee);
 	snprintf(activity, sizeof(activity), "%s job " INT64_FORMAT, run->task->worker->name, run->job.id);
 	pgstat_report_activity(STATE_RUNNING, activity);
-	run->measure.by_executor = true;
-	run->measure.cpu = -1;
 	if (!run->task->callee->short_runs || ++run->task->callee->unmeasured >= MEASURE_SHORT_RUNS ||
 		queue_jobs_log_jobs == LOG_JOBS_ALL)
 		run->measure.cpu = statistics_cpu_time();
 }
 
-/* The handler has returned or failed: an interruption is no run. */
-static void
-measure_run(Run *run, RunEnd end)
+void
+run_measure(Run *run, RunEnd end)
 {
 	run->measure.running = GetCurrentTimestamp() - run->start.at;
 	run->task->callee->short_runs = run->measure.running < SHORT_RUN;
@@ -162,7 +167,7 @@ static void
 wait_for_signal(Run *run)
 {
 	TimestampTz until = current_job.snooze == NO_TIMEOUT ? DT_NOEND
-														 : GetCurrentTimestamp() + current_job.snooze;
+														 : job_now() + current_job.snooze;
 
 	waiting_for_signal(&run->job, current_job.signal, until);
 	news_note(NEWS_WAITS, run->job.id);
@@ -206,9 +211,8 @@ end_to_make(const Run *run, RunEnd end)
 	return end == RUN_SUCCEEDED && current_job.snooze < 0 ? -1 : end_as;
 }
 
-/* Writes what has become of the job; slot is NULL if its row was deleted. */
-static JobState
-finish(Run *run, RunEnd end, TupleTableSlot *slot)
+JobState
+run_finish(Run *run, RunEnd end, TupleTableSlot *slot)
 {
 	const Worker *worker = run->task->worker;
 	RunError	error;
@@ -294,9 +298,9 @@ execute_function(Run *run)
 
 	begin_run(run);
 	end = run_function(run);
-	measure_run(run, end);
+	run_measure(run, end);
 	test_point("handler_returned");
-	state = finish(run, end, NULL);
+	state = run_finish(run, end, NULL);
 	run->put_back = !is_final(state);
 	live_close(&run->table);
 	test_point("end_written");
@@ -351,7 +355,7 @@ execute_procedure(Run *run)
 	too_late = end == RUN_SUCCEEDED && current_job.snooze < 0;
 	if (too_late)
 		HOLD_CANCEL_INTERRUPTS();
-	measure_run(run, end);
+	run_measure(run, end);
 	end = judge_upkeep(run, end);
 	test_point("handler_returned");
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -360,7 +364,7 @@ execute_procedure(Run *run)
 	found = live_find(&run->table, run->job.id, end_as < 0, &slot, &stored);
 	if (found == FIND_FOUND)
 	{
-		state = finish(run, end, slot);
+		state = run_finish(run, end, slot);
 		run->put_back = !is_final(state);
 	}
 	else if (found == FIND_LOCKED)

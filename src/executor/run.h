@@ -12,6 +12,7 @@
 #include "live_table.h"
 #include "location.h"
 #include "record.h"
+#include "session.h"
 #include "statistics.h"
 
 /* ---- the lanes that an executor serves ---- */
@@ -64,6 +65,7 @@ typedef struct Run
 	ErrorData  *error;
 	TimestampTz stored_expires_at;
 	bool		put_back;		/* the job must run once more */
+	const SessionState *session;	/* of a client, in whose session it runs; or NULL */
 } Run;
 
 /* Writes into the executor's slot which job it runs, for other processes. */

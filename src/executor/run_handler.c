@@ -126,9 +126,12 @@ judge_error(Run *run)
  * reach of the timeout.
  */
 static void
-close_cursors(void)
+close_cursors(const Run *run)
 {
-	PortalHashTableDeleteAll();
+	if (run->session != NULL)
+		session_close_cursors(run->session);
+	else
+		PortalHashTableDeleteAll();
 }
 
 /* Keeps the error of the handler. Interrupts are held until judge_error(). */
@@ -254,7 +257,7 @@ run_function(Run *run)
 			set_result(run, call_function(&run->task->callee->target, &input));
 		}
 		PopActiveSnapshot();
-		close_cursors();
+		close_cursors(run);
 		call_check_deferred_constraints();
 		batch_deaths_before_commit(XACT_EVENT_PRE_COMMIT);	/* within the worker's limits of time */
 		end_timeout(run);
@@ -272,7 +275,8 @@ run_function(Run *run)
 	LockTimeout = 0;
 	MemoryContextSwitchTo(run->context);
 	CurrentResourceOwner = owner;
-	QueryCancelPending = false;
+	if (run->session == NULL || run_timeout_fired())
+		QueryCancelPending = false; /* another one is the client's, and ends its statement */
 	return end;
 }
 
@@ -362,7 +366,7 @@ run_procedure(Run *run)
 			run_built_in(run);
 		else
 			call_if_work(run, &end);
-		close_cursors();
+		close_cursors(run);
 		call_check_deferred_constraints();
 		batch_deaths_before_commit(XACT_EVENT_PRE_COMMIT);	/* within the worker's limits of time */
 		end_timeout(run);

@@ -27,6 +27,15 @@ extern RunEnd run_function(Run *run);
  */
 extern RunEnd run_procedure(Run *run);
 
+/* Begins a run: counts the attempt, and lets the job's functions know of it (execute.c). */
+extern void run_count(Run *run);
+
+/* The handler has returned or failed: counts the run for statistics. An interruption is no run. */
+extern void run_measure(Run *run, RunEnd end);
+
+/* Writes what has become of the job, and returns its state. "slot" is NULL if its row was deleted. */
+extern JobState run_finish(Run *run, RunEnd end, TupleTableSlot *slot);
+
 /* Returns the JobState that cancel() or discard() wants the job to end in, or -1. */
 extern int	end_wanted(const Run *run);
 

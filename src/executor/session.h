@@ -13,8 +13,9 @@
 extern bool session_reset(Oid role);
 
 /*
- * For runs in one transaction of a client's session (assert_idempotent()): session_close_cursors() and
- * session_drop_temporary_objects() leave the session all that it had when it called session_state().
+ * For runs in one transaction of a client's session (assert_idempotent(), run_due()):
+ * session_close_cursors() and session_drop_temporary_objects() leave the session all that it had when it
+ * called session_state().
  */
 typedef struct SessionState SessionState;
 

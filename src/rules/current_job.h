@@ -25,6 +25,7 @@ typedef struct CurrentJob
 	/* what continue_at() said last, if its cursor is not NULL; "snooze" is the delay */
 	Slice		slice;
 	bool		stopped;		/* checkpoint() has ended the run, with an error */
+	int		   *end_as;			/* in run_due(): the JobState in which the job ends itself; else NULL */
 } CurrentJob;
 
 #define NO_TIMEOUT PG_INT64_MAX	/* snooze: until the signal comes */

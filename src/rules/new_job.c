@@ -334,7 +334,7 @@ enqueue_if_none(Worker *worker, Jsonb *args, TimestampTz run_at)
 	LiveTable	table;
 	bool		none;
 
-	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, GetUserId(), worker, worker->queue, job_now(), 0);
 	job->run_at = run_at;
 	job->due = run_at <= job->created_at;
 	job->args = args;
@@ -385,7 +385,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 	enqueue_check_right(worker);
 	call_check_args(args_handler(worker), args);
 	(void) storable_args(args);
-	new_job_begin(&call, GetUserId(), worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, GetUserId(), worker, worker->queue, job_now(), 0);
 	dedup_set_key(&call.job, worker, args, NULL);
 }
 
@@ -418,7 +418,7 @@ insert_engine_job(void *argument)
 		args = with_member(args, ARGS_LEFT_OUT, job->left_out);
 	if (worker == NULL)
 		worker = registry_default_worker(pstrdup(job->worker), pstrdup(job->worker));
-	new_job_begin(&call, job->owner, worker, worker->queue, GetCurrentTimestamp(), 0);
+	new_job_begin(&call, job->owner, worker, worker->queue, job_now(), 0);
 	call.job.run_at = call.job.created_at;
 	call.job.due = true;
 	call.of_engine = true;
@@ -490,7 +490,7 @@ enqueue_step(const StepJob *step)
 	int64		id;
 
 	new_job_begin(&call, GetUserId(), step->worker, step->queue ? step->queue : step->worker->queue,
-				  GetCurrentTimestamp(), step->priority);
+				  job_now(), step->priority);
 	call.job.run_at = call.job.created_at;
 	call.job.args = compressed_args(step->args);
 	call.job.context = inherited_context(step->worker, step->context);

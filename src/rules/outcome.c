@@ -437,7 +437,7 @@ void
 outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, Oid role,
 				 int64 delay)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = job_now();
 
 	limit_job_ended(table, job, worker);
 	job->started_at = NO_TIME;
@@ -487,7 +487,7 @@ outcome_gives_up(const Job *job, const Worker *worker)
 {
 	worker = worker_for_job(worker, job);
 	return job_failures(job) > worker->max_retries ||
-		(worker->retry_for > 0 && GetCurrentTimestamp() >= last_try(job, worker));
+		(worker->retry_for > 0 && job_now() >= last_try(job, worker));
 }
 
 JobState
@@ -497,7 +497,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	int			failures = job_failures(job);
 
 	worker = worker_for_job(worker, job);
-	job_add_error(job, job->attempt, job->started_at, GetCurrentTimestamp(), error->sqlstate,
+	job_add_error(job, job->attempt, job->started_at, job_now(), error->sqlstate,
 				  storable_error_text(job, error->message), storable_error_text(job, error->detail),
 				  storable_error_text(job, error->context));
 	if (error->final || outcome_gives_up(job, worker) || job->crashes >= MAX_JOB_CRASHES)
@@ -511,7 +511,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 		delay = retry_delay(worker, OidIsValid(role) ? role : lane_role(lane_get(job->lane), worker),
 							failures);
 		if (worker->retry_for > 0)
-			delay = Min(delay, Max(last_try(job, worker) - GetCurrentTimestamp(), 0));
+			delay = Min(delay, Max(last_try(job, worker) - job_now(), 0));
 	}
 	outcome_put_back(table, slot, job, worker, role, delay);
 	return JOB_RETRYABLE;

@@ -111,7 +111,7 @@ release_job(LiveTable *table, TupleTableSlot *slot, Job *job)
 {
 	const Lane *lane = lane_get(job->lane);
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = job_now();
 
 	waiting_is_over(job, now);
 	if (worker != NULL && worker->data_consistency != CONSISTENCY_ALWAYS &&
@@ -218,7 +218,7 @@ release_look(int64 child, bool signalled, bool *locked, TimestampTz *expires_at)
 		if (*expires_at != DT_NOEND)
 			*expires_at = Max(*expires_at, GetCurrentTimestamp() + USECS_PER_SEC);
 	}
-	if (found == FIND_FOUND && job_expired(&job, GetCurrentTimestamp()))
+	if (found == FIND_FOUND && job_expired(&job, job_now()))
 		end_job(&table, slot, &job, true);
 	else if (found == FIND_FOUND)
 	{
@@ -245,7 +245,7 @@ expiry_end(int64 id)
 	found = live_find(&table, id, false, &slot, &job);
 	if (found == FIND_FOUND)
 	{
-		if (job_expired(&job, GetCurrentTimestamp()))
+		if (job_expired(&job, job_now()))
 			end_job(&table, slot, &job, true);
 		else if (job.due)
 			live_leave(&job);

@@ -312,7 +312,7 @@ put_change_off(const Job *call_job, const WaitingCall *said, Job (*draw) (const 
 	if (before == NULL || !dedup_same_key(call_job, before))
 		return 0;
 	drawn = draw(call);
-	job = changed_job(before, &drawn, said, GetCurrentTimestamp());
+	job = changed_job(before, &drawn, said, job_now());
 	note = note_of_level(call_job->dedup_hash);
 	copy = copy_for_transaction(&job);
 	if (note->job == before)
@@ -445,7 +445,7 @@ try_change(Look *look, TupleTableSlot *slot, const Job *other)
 
 	test_point("waiting_seen");
 	call = look->draw(look->call);
-	job = changed_job(other, &call, look->said, GetCurrentTimestamp());
+	job = changed_job(other, &call, look->said, job_now());
 	location_relied_on(&job);
 	if (!live_try_update(look->table, slot, &job))
 	{
@@ -555,7 +555,7 @@ waiting_merges(const Job *job, const Job *other)
 TimestampTz
 waiting_put_off_until(LiveTable *table, const Job *job)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = job_now();
 	TimestampTz until = NO_TIME;
 	int64		latest = job->call;
 	KeyScan		scan;

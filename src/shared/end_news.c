@@ -142,6 +142,21 @@ news_note(NewsKind kind, int64 id)
 		note_news((News) {.kind = kind, .count = 1, .role = role, .id = id}, false);
 }
 
+const News *
+news_noted(int *number)
+{
+	const Noted *notes = noted.notes;
+
+	while (*number < noted.count)
+	{
+		const Noted *note = &notes[(*number)++];
+
+		if (!note->is_parent)
+			return &note->news;
+	}
+	return NULL;
+}
+
 void
 news_await_parent(int64 job)
 {

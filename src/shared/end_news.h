@@ -67,6 +67,12 @@ extern bool news_may_be_awaited(int64 job, bool *known);
 extern void news_lose_all(void);
 extern void news_lose_at_end(void);
 
+/*
+ * Returns the next piece of news, from the *number-th note on, that this transaction has noted by now, and
+ * moves *number behind it; NULL: no more. The last one may grow. Good until the next note.
+ */
+extern const News *news_noted(int *number);
+
 /* For the callbacks that end transactions and savepoints. */
 extern void news_end_transaction(void);
 extern void news_forget_transaction(void);

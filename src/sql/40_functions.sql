@@ -359,6 +359,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_once';
 COMMENT ON FUNCTION queue_jobs.run_once(text, text, jsonb, interval) IS
 'Runs the SQL command, whose $1 is args, once for that token of the calling role, in the caller''s transaction; returns its first row as jsonb (the value, if it has one column). Every other call of the token waits for that transaction and gets the stored result, until ttl (0 to 10 years) has passed. An error is not stored. The command runs with the caller''s rights. token: 1 to 2000 bytes. Errors: 22023 or 22004 a value out of range, 0A000 transaction control, 25006 read-only transaction, and what the command raises.';
 
+CREATE FUNCTION queue_jobs.run_due(
+    queues text[] DEFAULT '{*}',
+    now timestamptz DEFAULT NULL,
+    max_jobs integer DEFAULT NULL)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_run_due';
+COMMENT ON FUNCTION queue_jobs.run_due IS
+'For tests: runs, in the caller''s transaction, jobs that are due and that it sees, as their executors would; then what these have enqueued, callbacks of batches and jobs that waited for others, until none is due. Returns the number of runs. The jobs are those of roles whose rights the caller has, and run as these; a superuser runs all. queues: as for claim(). now: the time by which jobs are due, and from which retries and delays count in these runs, now() included. max_jobs: ends after so many runs. A failure is written as an executor writes it. Jobs of paused queues and disabled workers stay; rate limits are not looked at. Errors: 0A000 a job''s handler is a procedure or it is an SQL command, 22023 or 22004 a value out of range, 25006 read-only transaction, 55000 called by a job.';
+
 CREATE FUNCTION queue_jobs.assert_idempotent(
     worker text,
     args jsonb DEFAULT '{}',

@@ -73,7 +73,7 @@ GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay 
 
 -- Define workers and schedules, which are then one's own.
 GRANT EXECUTE ON FUNCTION queue_jobs.define_worker, queue_jobs.change_worker, queue_jobs.drop_worker, queue_jobs.disable_worker, queue_jobs.enable_worker,
-    queue_jobs.check_workers, queue_jobs.assert_idempotent, queue_jobs.schedule, queue_jobs.unschedule, queue_jobs.run_now,
+    queue_jobs.check_workers, queue_jobs.assert_idempotent, queue_jobs.run_due, queue_jobs.schedule, queue_jobs.unschedule, queue_jobs.run_now,
     queue_jobs.pause_schedule, queue_jobs.resume_schedule, queue_jobs.run_missed,
     queue_jobs.next_runs, queue_jobs.import_pg_cron, queue_jobs.schedule_command_of TO queue_jobs_define;
 

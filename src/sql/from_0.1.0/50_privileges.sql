@@ -118,3 +118,6 @@ BEGIN
     END IF;
 END
 $$;
+
+REVOKE ALL ON FUNCTION queue_jobs.run_due FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.run_due TO queue_jobs_define;
