@@ -22,6 +22,8 @@ const OPTIONS = {
   ifDead: ['if_dead', 'text'],
   timeout: ['timeout', 'interval'],
   keepCompleted: ['keep_completed', 'interval'],
+  ifWaiting: ['if_waiting', 'text'],
+  maxDelay: ['max_delay', 'interval'],
 };
 
 const MANY_OPTIONS = {

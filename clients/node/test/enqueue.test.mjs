@@ -37,6 +37,14 @@ test('each option', async () => {
   assert.ok(spread.run_at - spread.created_at <= 1000);
 });
 
+test('the latest call counts', async () => {
+  const id = await enqueue(client, 'mail', { n: 1 }, { dedupKey: 'latest', ifWaiting: 'debounce', delay: '2 hours', maxDelay: 3_600_000 });
+  assert.equal(await enqueue(client, 'mail', { n: 2 }, { dedupKey: 'latest', ifWaiting: 'replace_args' }), id);
+  const row = await job(client, id);
+  assert.equal(row.args.n, 2);
+  assert.equal(row.run_at - row.created_at, 3_600_000);
+});
+
 test('what is wrong is refused', async () => {
   await assert.rejects(enqueue(client, 'mail', {}, { delayed: 1 }), /no option delayed: .*delay/);
   await assert.rejects(enqueue(client, 'mail', {}, { delay: NaN }), /no interval/);

@@ -52,6 +52,10 @@ export interface EnqueueOptions extends CommonOptions {
   after?: Iterable<IdLike>;
   /** What it does if one of these is dead or cancelled. */
   ifDead?: 'hold' | 'cancel' | 'run';
+  /** What becomes of the job of its key that waits and has not begun: it gets these args, or is put off. */
+  ifWaiting?: 'drop' | 'replace' | 'replace_args' | 'debounce';
+  /** With ifWaiting 'debounce': due no later than so long after the first call. */
+  maxDelay?: Interval;
 }
 
 export interface EnqueueManyOptions extends CommonOptions {

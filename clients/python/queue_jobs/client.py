@@ -51,6 +51,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "timeout": ("interval", interval),
     "keep_completed": ("interval", interval),
     "tags": ("text[]", list),
+    "if_waiting": ("text", str),
+    "max_delay": ("interval", interval),
     "run_ats": ("timestamptz[]", lambda times: [timestamp(time) for time in times]),
     "priorities": ("integer[]", list),
     "dedup_keys": ("text[]", list),
@@ -111,7 +113,8 @@ def enqueue(connection: Any, worker: str, args: Any = None, *, run_at: datetime 
             priority: int | None = None, queue: str | None = None, dedup_key: str | None = None,
             context: dict[str, Any] | None = None, expires_in: Interval | None = None, jitter: Interval | None = None,
             batch: int | None = None, after: Iterable[int] | None = None, if_dead: str | None = None, max_retries: int | None = None,
-            timeout: Interval | None = None, keep_completed: Interval | None = None, tags: Iterable[str] | None = None) -> int | None:
+            timeout: Interval | None = None, keep_completed: Interval | None = None, tags: Iterable[str] | None = None,
+            if_waiting: str | None = None, max_delay: Interval | None = None) -> int | None:
     """The id of the job that will do the work; None if the worker is disabled."""
     return _one(fetch(connection, *_enqueue("enqueue", worker, args, _given(locals()))))
 

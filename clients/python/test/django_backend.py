@@ -21,6 +21,7 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
+from queue_jobs.django import enqueue_options
 from queue_jobs.django.backend import task_error
 from queue_jobs.django.framework import Task, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from queue_jobs.django.worker import django_worker
@@ -28,7 +29,7 @@ from queue_jobs.job import Discard
 from queue_jobs.outcome import of_error
 from queue_jobs.testing import run_due
 from shop.models import Order
-from shop.tasks import add, book, book_and_tell, fail_once, roll_back, work_as
+from shop.tasks import add, book, book_and_tell, fail_once, index, quiet, roll_back, work_as
 
 LIMIT = 180
 
@@ -198,6 +199,21 @@ class Tasks(unittest.TestCase):
             cursor.execute("SELECT priority, queue FROM queue_jobs.job WHERE id = %s", [int(result.id)])
             self.assertEqual(cursor.fetchone(), (7, "mails"))
             cursor.execute("SELECT queue_jobs.cancel(%s)", [int(result.id)])
+
+    def test_options(self):
+        with transaction.atomic():
+            first = index.enqueue(1, word="old")
+            self.assertEqual(index.enqueue(1, word="new").id, first.id)
+            self.assertEqual(index.get_result(first.id).kwargs, {"word": "new"})
+            later = quiet.using(run_after=timezone.now() + timedelta(hours=2)).enqueue()
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT tags, max_attempts, dedup_key FROM queue_jobs.job WHERE id = %s", [int(first.id)])
+                self.assertEqual(cursor.fetchone(), (["search"], 1, "index 1"))
+                cursor.execute("SELECT round(extract(epoch FROM run_at - created_at)) FROM queue_jobs.job WHERE id = %s", [int(later.id)])
+                self.assertEqual(cursor.fetchone(), (3600,))
+            transaction.set_rollback(True)
+        with self.assertRaisesRegex(TypeError, "no option delay"):
+            enqueue_options(delay=1)
 
 
 if __name__ == "__main__":

@@ -87,11 +87,14 @@ class Connections(Case):
                                        run_ats=[None, "2001-01-01 00:00Z"], dedup_keys=[None, None])
         token = queue_jobs.enqueue(connection, self.name, {"n": 4}, dedup_key="token", tags=("own",), max_retries=0, timeout=timedelta(minutes=1), keep_completed="1 day")
         self.assertIsNone(queue_jobs.try_enqueue(connection, self.name, {"n": 5}, dedup_key="token"))
+        latest = queue_jobs.enqueue(connection, self.name, {"n": 5}, dedup_key="latest", if_waiting="debounce", delay="2 hours", max_delay=timedelta(hours=1))
+        self.assertEqual(queue_jobs.enqueue(connection, self.name, {"n": 6}, dedup_key="latest", if_waiting="replace_args"), latest)
         self.assertEqual(queue_jobs.enqueue_many(connection, self.name, []), [])
         assert_enqueued(connection, self.name, {"n": 1})
         commit()
-        self.assertEqual(self.jobs("id, args ->> 'n', priority"), [(one, "1", 0), (many[0], "2", 7), (many[1], "3", 7), (token, "4", 0)])
-        self.assertEqual(self.jobs("tags, max_attempts")[1:], [(["a", "b c"], 3), (["a", "b c"], 3), (["own"], 1)])
+        self.assertEqual(self.jobs("id, args ->> 'n', priority"), [(one, "1", 0), (many[0], "2", 7), (many[1], "3", 7), (token, "4", 0), (latest, "6", 0)])
+        self.assertEqual(self.jobs("round(extract(epoch FROM run_at - created_at))")[-1], (3600,))
+        self.assertEqual(self.jobs("tags, max_attempts")[1:4], [(["a", "b c"], 3), (["a", "b c"], 3), (["own"], 1)])
 
     def test_psycopg(self):
         with psycopg.connect() as connection:

@@ -35,12 +35,15 @@ class Enqueue < Case
       token = QueueJobs.enqueue(connection, name, { n: 4 }, dedup_key: "token", tags: %w[own], max_retries: 0, timeout: 60, keep_completed: "1 day")
       QueueJobs.enqueue(connection, name, { n: 6 }, run_at: Time.new(2100, 1, 1, 0, 0, 0, "+00:00"))
       assert_nil QueueJobs.try_enqueue(connection, name, { n: 5 }, dedup_key: "token")
+      latest = QueueJobs.enqueue(connection, name, { n: 7 }, dedup_key: "latest", if_waiting: "debounce", delay: 7200, max_delay: 3600)
+      assert_equal latest, QueueJobs.enqueue(connection, name, { n: 8 }, dedup_key: "latest", if_waiting: "replace_args")
       assert_empty QueueJobs.enqueue_many(connection, name, [])
       assert_enqueued connection, name, { n: 1 }
       connection.exec("COMMIT")
       assert_equal [[one, 1, 0], [many[0], 2, 7], [many[1], 3, 7], [token, 4, 0]], jobs("id, (args ->> 'n')::int, priority").first(4)
       assert_equal [["{a,\"b c\"}", 3], ["{a,\"b c\"}", 3], ["{own}", 1]], jobs("tags::text, max_attempts")[1, 3]
-      assert_equal [[Time.new(2100, 1, 1, 0, 0, 0, "+00:00")]], jobs("run_at").last(1)
+      assert_equal [[Time.new(2100, 1, 1, 0, 0, 0, "+00:00")]], jobs("run_at")[4, 1]
+      assert_equal [[latest, 8, 3600]], jobs("id, (args ->> 'n')::int, round(extract(epoch FROM run_at - created_at))::bigint").last(1)
     end
   end
 

@@ -82,6 +82,24 @@ class Adapter < RailsCase
     end
   end
 
+  def test_options
+    in_transaction do |connection|
+      first = IndexJob.perform_later(1, "old")
+      assert_equal first.provider_job_id, IndexJob.perform_later(1, "new").provider_job_id
+      own = IndexJob.set(wait: 7200, if_waiting: "debounce", max_delay: 3600, dedup_key: "own", tags: %w[a b]).perform_later(2)
+      found = sql("SELECT id, args -> 'arguments' AS arguments, tags::text, max_attempts, round(extract(epoch FROM run_at - created_at))::int AS delay FROM queue_jobs.job WHERE tags IS NOT NULL ORDER BY id")
+      assert_equal [[first.provider_job_id, "{search}", 1, 0], [own.provider_job_id, "{a,b}", 1, 3600]], found.map { |row| row.values_at(:id, :tags, :max_attempts, :delay) }
+      assert_match(/new/, found.first[:arguments].to_s)
+      next unless ActiveJob.respond_to?(:perform_all_later)
+
+      jobs = [BookJob.new(4), IndexJob.new(4).set(timeout: 60), IndexJob.new(5)]
+      ActiveJob.perform_all_later(jobs)
+      assert jobs.all?(&:successfully_enqueued?)
+      assert_equal ["index 4", "index 5"], sql("SELECT dedup_key FROM queue_jobs.job WHERE dedup_key ~ 'index [45]' ORDER BY 1").map { |row| row[:dedup_key] }
+    end
+    assert_match(/no option wait; it has dedup_key/, assert_raises(ArgumentError) { Class.new(ActiveJob::Base) { queue_with_options wait: 1 } }.message)
+  end
+
   # Rails 7.2 would wait for the commit, unless the adapter says otherwise.
   def test_after_transaction_commit
     refute ActiveJob::Base.queue_adapter.enqueue_after_transaction_commit?

@@ -7,12 +7,14 @@ here the lower comes first, so the sign is turned.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from . import enqueue_options_of
 from .. import client
 from ..connections import fetch
 from ..job import Discard
@@ -43,10 +45,19 @@ class QueueJobsBackend(BaseTaskBackend):
         self.validate_task(task)
         result = self.result_of(task, "", TaskResultStatus.READY, list(args), dict(kwargs), enqueued_at=timezone.now())
         job = client.enqueue(self.connection, WORKER, {"task": task.module_path, "args": result.args, "kwargs": result.kwargs},
-                             queue=task.queue_name, priority=-int(task.priority), run_at=task.run_after)
+                             **self.options_of(task, result))
         object.__setattr__(result, "id", str(job))
         task_enqueued.send(type(self), task_result=result)
         return result
+
+    def options_of(self, task: Task, result: TaskResult) -> dict[str, Any]:
+        """What task.using() says, and what enqueue_options() has noted of the function."""
+        options = {"queue": task.queue_name, "priority": -int(task.priority), "run_at": task.run_after, **enqueue_options_of(task.func)}
+        if options.get("if_waiting") == "debounce" and task.run_after is not None:
+            options["delay"] = max(options.pop("run_at") - timezone.now(), timedelta())  # after the latest call
+        if callable(options.get("dedup_key")):
+            options["dedup_key"] = options["dedup_key"](*result.args, **result.kwargs)
+        return options
 
     def get_result(self, result_id: str) -> TaskResult:
         rows = fetch(self.connection, _FIND, [result_id, WORKER]) if result_id.isdecimal() else []

@@ -10,6 +10,38 @@ module QueueJobs
     RecordWorker.new(**options).tap { |worker| worker.handle(ACTIVE_JOB_WORKER, ActiveJobHandler) }
   end
 
+  # Options of queue_jobs.enqueue() beside ActiveJob's own: for a class by queue_with_options, for one job by
+  # set(). dedup_key may be a Proc, which gets the job's arguments.
+  module ActiveJobOptions
+    NAMES = (Client::OPTIONS.fetch(:enqueue) - %i[run_at delay priority queue context]).freeze
+
+    def self.included(base)
+      base.class_attribute :queue_jobs_options, instance_accessor: false, default: {}
+      base.extend(ClassMethods)
+    end
+
+    module ClassMethods
+      # Subclasses have them, too.
+      def queue_with_options(**options)
+        Client.refuse_unknown("queue_with_options", options.keys - NAMES, NAMES)
+        self.queue_jobs_options = { **queue_jobs_options, **options }
+      end
+    end
+
+    def set(options = {})
+      @queue_jobs_options = { **(@queue_jobs_options || {}), **options.slice(*NAMES) }
+      super
+    end
+
+    # A retry of the job that runs is no duplicate of it.
+    def queue_jobs_options
+      given = { **self.class.queue_jobs_options, **(@queue_jobs_options || {}) }
+      given = given.except(:dedup_key, :if_waiting, :max_delay) if QueueJobs.current_job&.args&.[]("job_id") == job_id
+      key = given[:dedup_key]
+      key.respond_to?(:call) ? { **given, dedup_key: key.call(*arguments) } : given
+    end
+  end
+
   module ActiveJobHandler
     class << self
       # ActiveJob counts the executions of its own retries; with ours that is all of them.
@@ -72,19 +104,22 @@ module ActiveJob
       end
 
       def enqueue_at(job, timestamp)
-        options = { queue: job.queue_name, priority: job.priority, run_at: timestamp && Time.at(timestamp) }
+        own = job.queue_jobs_options
+        # a debounced job is due so long after the latest call
+        time = timestamp && own[:if_waiting].to_s == "debounce" ? { delay: [timestamp - Time.now.to_f, 0].max } : { run_at: timestamp && Time.at(timestamp) }
+        options = { queue: job.queue_name, priority: job.priority, **time, **own }
         job.provider_job_id = with_connection { |connection| QueueJobs.enqueue(connection, QueueJobs::ACTIVE_JOB_WORKER, job.serialize, **options) }
         raise EnqueueError, "worker #{QueueJobs::ACTIVE_JOB_WORKER} is disabled" if job.provider_job_id.nil? && defined?(EnqueueError)
       end
 
-      # For ActiveJob.perform_all_later: all in one statement. Returns how many were enqueued.
+      # For ActiveJob.perform_all_later: all in one statement, except those with options of their own. Returns
+      # how many were enqueued.
       def enqueue_all(jobs)
-        ids = with_connection { |connection| insert_all(connection, jobs) }
-        jobs.zip(ids) do |job, id|
-          job.provider_job_id = id
-          job.successfully_enqueued = !id.nil?
-        end
-        ids.compact.size
+        own, plain = jobs.partition { |job| job.queue_jobs_options.any? }
+        ids = plain.empty? ? [] : with_connection { |connection| insert_all(connection, plain) }
+        plain.zip(ids) { |job, id| job.provider_job_id = id }
+        own.each { |job| enqueue_at(job, job.scheduled_at&.to_f) }
+        jobs.each { |job| job.successfully_enqueued = !job.provider_job_id.nil? }.count(&:successfully_enqueued?)
       end
 
       private
@@ -113,5 +148,6 @@ end
 
 # Not before the adapter is there: ActiveJob::Base may be loaded only now, and looks for it.
 ActiveSupport.on_load(:active_job) do
+  include QueueJobs::ActiveJobOptions
   set_callback(:perform, :around, prepend: true) { |_job, perform| QueueJobs::ActiveJobHandler.around_perform(&perform) }
 end

@@ -8,12 +8,12 @@ module QueueJobs
     CASTS = {
       run_at: "timestamptz", delay: "interval", priority: "integer", queue: "text", dedup_key: "text", context: "jsonb", expires_in: "interval",
       jitter: "interval", batch: "bigint", after: "bigint[]", if_dead: "text", max_retries: "integer",
-      timeout: "interval", keep_completed: "interval", tags: "text[]", run_ats: "timestamptz[]", priorities: "integer[]", dedup_keys: "text[]", batch_size: "integer", batch_interval: "interval",
+      timeout: "interval", keep_completed: "interval", tags: "text[]", if_waiting: "text", max_delay: "interval", run_ats: "timestamptz[]", priorities: "integer[]", dedup_keys: "text[]", batch_size: "integer", batch_interval: "interval",
       on_success: "text", on_ended: "text", on_dead: "text", args: "jsonb", parent: "bigint", open: "boolean", keep: "interval"
     }.freeze
     CALLBACKS = %i[on_success on_ended on_dead args keep].freeze
     OPTIONS = {
-      enqueue: %i[run_at delay priority queue dedup_key context expires_in jitter batch after if_dead max_retries timeout keep_completed tags],
+      enqueue: %i[run_at delay priority queue dedup_key context expires_in jitter batch after if_dead max_retries timeout keep_completed tags if_waiting max_delay],
       enqueue_many: %i[run_at delay priority batch_size batch_interval batch run_ats priorities dedup_keys queue jitter expires_in tags max_retries],
       new_batch: [*CALLBACKS, :parent, :open],
       enqueue_workflow: [*CALLBACKS, :dedup_key]

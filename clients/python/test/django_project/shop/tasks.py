@@ -1,4 +1,5 @@
 from django.db import connection, transaction
+from queue_jobs.django import enqueue_options
 
 from .models import Order
 
@@ -55,3 +56,15 @@ def book_and_tell(number):
     except Exception:
         pass
     return connection.in_atomic_block
+
+
+@task
+@enqueue_options(tags=["search"], max_retries=0, if_waiting="replace", dedup_key=lambda number, **words: f"index {number}")
+def index(number, word=None):
+    pass
+
+
+@task
+@enqueue_options(if_waiting="debounce", max_delay="1 hour", dedup_key="quiet")
+def quiet():
+    pass
