@@ -444,8 +444,9 @@ lane_all(void)
 /* ---- adding ---- */
 
 /*
- * From its own jobs' dedup_key a role can tell the salt of its lanes. SHA-256 keeps the seed out of its reach,
- * by which it would know the salts of other roles; of key_hash_text() 2^32 steps would give the seed away.
+ * From its own jobs' dedup_key a role can tell the salt of its lanes. SHA-256 keeps the seed out of its
+ * reach, by which it would know the salts of other roles; of key_hash_text() 2^32 steps would give the seed
+ * away.
  */
 #define SALT "('x' || encode(substr(sha256(int8send($5) || convert_to($6, getdatabaseencoding())), 1, 8), 'hex'))::bit(64)::bigint"
 

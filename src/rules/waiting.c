@@ -460,7 +460,7 @@ try_change(Look *look, TupleTableSlot *slot, const Job *other)
 
 /* Looks at a row that may be of a job of the key. */
 static void
-look_at_row(Look *look, TupleTableSlot *slot, const Job *other, TimestampTz now)
+look_at_waiting_row(Look *look, TupleTableSlot *slot, const Job *other, TimestampTz now)
 {
 	TimestampTz until;
 
@@ -495,7 +495,7 @@ look_at_known_row(Look *look, TimestampTz now)
 	if (table_tuple_fetch_row_version(rel, &tid, snapshot, slot))
 	{
 		live_read(slot, &other);
-		look_at_row(look, slot, &other, now);
+		look_at_waiting_row(look, slot, &other, now);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	engine_snapshot_end(snapshot);
@@ -520,7 +520,7 @@ look_once(Look *look)
 	key_scan_begin(&scan, look->table, look->job->dedup_hash);
 	while (!look->changed && (look->result != WAITED_CHANGED || look->worker->cancel_running) &&
 		   key_scan_next(&scan, &other))
-		look_at_row(look, scan.slot, &other, now);
+		look_at_waiting_row(look, scan.slot, &other, now);
 	key_scan_end(&scan);
 }
 
@@ -580,8 +580,8 @@ waiting_put_off_until(LiveTable *table, const Job *job)
 /* ---- later args than those of the jobs that are left ---- */
 
 /*
- * Reads the latest args of the job's key that a run has left, if their call is above "after". Returns false if
- * there are none.
+ * Reads the latest args of the job's key that a run has left, if their call is above "after". Returns false
+ * if there are none.
  */
 static bool
 read_latest(const Job *job, int64 after, Job *latest)
@@ -768,8 +768,8 @@ waiting_trim(void)
 		return;
 	live_open_to_read(&table);
 	engine_begin(&saved);
-	count = engine_execute("SELECT dedup_hash, call FROM queue_jobs.latest_call", SPI_OK_SELECT, 0, NULL, NULL,
-						   NULL);
+	count = engine_execute("SELECT dedup_hash, call FROM queue_jobs.latest_call", SPI_OK_SELECT,
+						   0, NULL, NULL, NULL);
 	kept = palloc0(Max(count, 1) * sizeof(Job));
 	for (uint64 i = 0; i < count; i++)
 	{

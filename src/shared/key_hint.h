@@ -47,8 +47,9 @@ extern void key_hint_delete(int64 key);
 
 /*
  * Where the row is of the key's job that calls change (waiting.c), as it was written last: beside an old
- * snapshot its earlier versions stay. The transaction may be open, or have been rolled back, and the place may
- * have been given to another key: key_hint_row() then returns false, or what a look at the row finds wrong.
+ * snapshot its earlier versions stay. The transaction may be open, or have been rolled back, and the place
+ * may have been given to another key: key_hint_row() then returns false, or what a look at the row finds
+ * wrong.
  */
 extern void key_hint_know_row(int64 key, const ItemPointerData *tid);
 extern bool key_hint_row(int64 key, ItemPointerData *tid);

@@ -707,7 +707,7 @@ reads_elsewhere(int32 id)
 	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
 }
 
-/* One live_promote(). */
+/* A call of live_promote(), and how far it is. */
 typedef struct Promotion
 {
 	LiveTable  *table;
