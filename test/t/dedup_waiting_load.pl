@@ -1,7 +1,4 @@
-# if_waiting under load: calls of one key beside an old snapshot cost the same however many there were; thousands of calls for a few keys from
-# eight sessions, in all isolation levels, with rollbacks, savepoints and prepared transactions, while executors run them and are killed, and the
-# server crashes. The last run of each key has the latest args, and each run sees what the calls before it wrote.
-# QUEUE_JOBS_WAITING_CALLS is how many transactions each session makes (default: 150).
+# if_waiting: calls of one key beside an old snapshot cost the same however many there were.
 use strict;
 use warnings;
 
@@ -10,7 +7,6 @@ use PostgreSQL::Test::Utils;
 use QueueJobs::Test;
 use Test::More;
 
-my $calls = $ENV{QUEUE_JOBS_WAITING_CALLS} // 150;
 my $node = new_node('waiting_load', conf => <<'CONF');
 max_connections = 100
 max_prepared_transactions = 100
