@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The form's names of the values; states come as a parameter for each. */
-static const char *const names[FILTER_VALUES] = {"worker", "queue", NULL, "args", "error", "batch", "since", "until"};
+static const char *const names[FILTER_VALUES] = {"worker", "queue", NULL, "args", "error", "batch", "since", "until", "tags"};
 
 const char *const filter_states[] = {
 	"scheduled", "available", "executing", "retryable", "waiting", "completed", "cancelled", "dead", NULL

@@ -7,15 +7,19 @@
 
 #include "page.h"
 
-#define FILTER_VALUES 8
+#define FILTER_VALUES 9
 #define FILTER_STATES 2	/* of them: which states */
 
-/* The arguments by name; $1 to $8 are the values. A time may also be how long ago it is: "2 hours". */
+/*
+ * The arguments by name; $1 to $9 are the values. A time may also be how long ago it is: "2 hours".
+ * Tags are separated by commas, or an array as the database writes it.
+ */
 #define FILTER_ARGUMENTS \
 	"worker => $1, queue => $2, states => $3::text[], args => $4::jsonb, " \
 	"error => CASE WHEN strpos($5, '%') > 0 THEN $5 ELSE '%' || $5 || '%' END, batch => $6::bigint, " \
 	"since => CASE WHEN $7 ~ '^ *[0-9.]+ *[a-z]+ *$' THEN now() - $7::interval ELSE $7::timestamptz END, " \
-	"until => CASE WHEN $8 ~ '^ *[0-9.]+ *[a-z]+ *$' THEN now() - $8::interval ELSE $8::timestamptz END"
+	"until => CASE WHEN $8 ~ '^ *[0-9.]+ *[a-z]+ *$' THEN now() - $8::interval ELSE $8::timestamptz END, " \
+	"tags => CASE WHEN $9 ~ '^ *[{]' THEN $9::text[] ELSE regexp_split_to_array(btrim($9), ' *, *') END"
 
 typedef struct Filter
 {

@@ -17,6 +17,10 @@ static const char job_sql[] =
 	"left(jsonb_pretty(j.args), 200000) AS args, length(j.args::text) AS args_length, left(jsonb_pretty(j.context), 20000) AS context, "
 	"left(jsonb_pretty(j.result), 200000) AS result, j.r ->> 'batch' AS batch, left(j.r ->> 'cursor', 2000) AS cursor, j.r ->> 'progress' AS progress "
 	"FROM (SELECT j.*, to_jsonb(j) - '{args,context,result,errors}'::text[] AS r FROM queue_jobs.job j WHERE j.id = $1::bigint OFFSET 0) j";
+/* The link has the tag as an array, for a comma would make two of it. */
+static const char tags_sql[] =
+	"SELECT tag, ARRAY[tag]::text AS search FROM queue_jobs.job j, "
+	"jsonb_array_elements_text(nullif(to_jsonb(j.*) -> 'tags', 'null')) tag WHERE j.id = $1::bigint LIMIT 100";
 static const char errors_sql[] =
 	"SELECT e ->> 'attempt' AS attempt, (e ->> 'started_at')::timestamptz AS started_at, (e ->> 'failed_at')::timestamptz AS failed_at, "
 	"e ->> 'sqlstate' AS sqlstate, e ->> 'message' AS message, left(e ->> 'detail', 20000) AS detail, e ->> 'hint' AS hint, left(e ->> 'context', 20000) AS context "
@@ -77,6 +81,19 @@ add_fact(Buffer *out, const Answer *job, const char *name, const char *column)
 }
 
 static void
+add_tags(Page *page, const char *id)
+{
+	Answer	   *tags = page_ask(page, tags_sql, 1, id);
+
+	if (is_problem(page, tags, "column tags") || rows(tags) == 0)
+		return;
+	add_raw(&page->out, "<div><dt>Tags</dt><dd>");
+	for (int i = 0; i < rows(tags); i++)
+		add(&page->out, "%r<a href=\"%r/jobs?tags=%u\">%h</a>", i > 0 ? " " : "", options.prefix, cell(tags, i, "search"), cell(tags, i, "tag"));
+	add_raw(&page->out, "</dd></div>");
+}
+
+static void
 add_facts(Page *page, const Answer *job)
 {
 	Buffer	   *out = &page->out;
@@ -100,6 +117,7 @@ add_facts(Page *page, const Answer *job)
 	add_fact(out, job, "Expires", "expires_at");
 	add_fact(out, job, "Version", "version");
 	add_fact(out, job, "Dedup key", "dedup_key");
+	add_tags(page, cell(job, 0, "id"));
 	if (number(job, 0, "merged") > 0)
 		add_fact(out, job, "Duplicates merged", "merged");
 	add_fact(out, job, "Data consistency", "data_consistency");

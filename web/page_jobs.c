@@ -15,7 +15,7 @@
 static const char jobs_sql[] =
 	"SELECT j.id, j.worker, j.queue, j.state, left(j.args::text, 200) AS args, j.attempt, j.max_attempts, j.run_at, j.created_at, j.started_at, "
 	"j.finished_at, left(j.last_error, 300) AS last_error, left(j.waits_for, 300) AS waits_for, j.owner "
-	"FROM queue_jobs.search_jobs(" FILTER_ARGUMENTS ", before => $9::bigint, max_jobs => 101) j ORDER BY j.id DESC";
+	"FROM queue_jobs.search_jobs(" FILTER_ARGUMENTS ", before => $10::bigint, max_jobs => 101) j ORDER BY j.id DESC";
 
 static void
 add_field(Buffer *out, const char *name, const char *label, const char *value, const char *attributes)
@@ -39,6 +39,7 @@ add_search(Page *page, const Filter *filter)
 		add_field(out, "args", "Args contain", filter->values[3], "placeholder=\"{&quot;id&quot;: 1}\" spellcheck=\"false\"");
 	add_field(out, "error", "Error contains", filter->values[4], "");
 	add_field(out, "batch", "Batch", filter->values[5], "inputmode=\"numeric\" pattern=\"[0-9]*\" size=\"8\"");
+	add_field(out, "tags", "Tags", filter->values[8], "placeholder=\"red, green\" size=\"12\"");
 	add_field(out, "since", "Created since", filter->values[6], "placeholder=\"2 hours\" size=\"12\"");
 	add_field(out, "until", "until", filter->values[7], "placeholder=\"5 min\" size=\"12\"");
 	add(out, "<button class=\"main\">Search</button> <a href=\"%r/jobs\">All</a></div></form>\n", options.prefix);
@@ -151,8 +152,8 @@ page_jobs(Page *page)
 	Answer	   *jobs;
 
 	filter_read(&filter, &page->query);
-	jobs = page_ask(page, jobs_sql, 9, filter.values[0], filter.values[1], filter.values[2], filter.values[3], filter.values[4],
-					filter.values[5], filter.values[6], filter.values[7], param_given(&page->query, "before"));
+	jobs = page_ask(page, jobs_sql, 10, filter.values[0], filter.values[1], filter.values[2], filter.values[3], filter.values[4],
+					filter.values[5], filter.values[6], filter.values[7], filter.values[8], param_given(&page->query, "before"));
 	page_begin(page, "Jobs", "/jobs");
 	add_search(page, &filter);
 	if (jobs->result == NULL && strncmp(jobs->sqlstate, "22", 2) == 0)

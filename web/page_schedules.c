@@ -8,18 +8,30 @@ static const char schedules_sql[] =
 	"SELECT s.*, left(s.args::text, 200) AS shown_args, left(s.command, 300) AS shown_command FROM queue_jobs.schedule s ORDER BY s.name LIMIT 1000";
 
 static void
+add_sub(Buffer *out, const char *word, const char *value)
+{
+	if (value)
+		add(out, "<small class=\"sub\">%r %h</small>", word, value);
+}
+
+static void
 add_row(Page *page, const Answer *schedules, int row)
 {
 	Buffer	   *out = &page->out;
 	const char *name = cell(schedules, row, "name");
 
-	add(out, "<tr data-key=\"%h\"><th scope=\"row\">%h</th><td class=\"cron\"><code>%h</code><small class=\"sub\">%h</small></td><td>", name, name,
+	add(out, "<tr data-key=\"%h\"><th scope=\"row\">%h</th><td class=\"cron\"><code>%h</code><small class=\"sub\">%h</small>", name, name,
 		cell(schedules, row, "cron"), cell(schedules, row, "timezone"));
+	add_sub(out, "from", cell(schedules, row, "starts_at"));
+	add_sub(out, "until", cell(schedules, row, "ends_at"));
+	add_sub(out, "spread over", cell(schedules, row, "jitter"));
+	add_raw(out, "</td><td>");
 	add_worker_link(out, cell(schedules, row, "worker"));
 	if (!options.hide_args)
 		add(out, " <code>%h%h</code>", cell(schedules, row, "shown_args"), cell(schedules, row, "shown_command"));
 	else if (cell(schedules, row, "shown_command"))
 		add_raw(out, "SQL command");
+	add_sub(out, "in", cell(schedules, row, "queue"));
 	add_raw(out, "</td><td class=\"n\">");
 	if (is_true(schedules, row, "paused"))
 		add_raw(out, "paused");

@@ -33,6 +33,9 @@ SELECT queue_jobs.enqueue('later', jsonb_build_object('n', n), delay => '1 day')
 SELECT queue_jobs.enqueue('claimed', jsonb_build_object('n', n)) FROM generate_series(1, 3) n;
 SELECT queue_jobs.enqueue(:'nasty', :'nasty_args');
 SELECT queue_jobs.schedule(:'nasty', '0 0 1 1 *', 'work', '{"n": 99}');
+SELECT queue_jobs.enqueue('later', '{"n": "own"}', delay => '1 day', max_retries => 7, timeout => '90 s', keep_completed => '3 days', tags => ARRAY['a, b', :'nasty']);
+SELECT queue_jobs.enqueue('later', '{"n": "debounced"}', delay => '1 hour', dedup_key => 'quiet', if_waiting => 'debounce', max_delay => '1 day');
+SELECT queue_jobs.schedule('bounded', '0 0 1 1 *', 'work', jitter => '5 min', starts_at => '2099-01-01 00:00Z', ends_at => '2099-12-31 00:00Z', queue => 'elsewhere');
 SELECT queue_jobs.subscribe(:'nasty', 'work', '{"n": 98}');
 SELECT queue_jobs.add_replica('near', 'host=/nonexistent');
 

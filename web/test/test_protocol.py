@@ -1,5 +1,6 @@
 """What no browser sends: forged, malformed, oversized and slow requests. The dashboard runs with sanitizers."""
 import concurrent.futures
+import html
 import html.parser
 import random
 import re
@@ -171,11 +172,41 @@ class Pages(unittest.TestCase):
             self.assertNotIn('<script>', body, path)
 
     def test_parameters_are_values(self):
-        for name in ['worker', 'queue', 'state', 'args', 'error', 'batch', 'since', 'until', 'before']:
+        for name in ['worker', 'queue', 'state', 'args', 'error', 'batch', 'since', 'until', 'tags', 'before']:
             for value in ["'; DROP SCHEMA queue_jobs CASCADE; --", '1) OR (1=1', '"', '\\', '{"a"', '%', '$1', '💥', 'x' * 3000]:
                 reply = Client(dashboard).get('/jobs?' + urllib.parse.urlencode({name: value}))
                 self.assertEqual(reply.status, 200, value)
         self.assertEqual(server.psql("SELECT count(*) > 250 FROM queue_jobs.job"), 't')
+
+    def test_options_of_one_job(self):
+        job = server.psql("SELECT id FROM queue_jobs.job WHERE args ->> 'n' = 'own'")
+        body = Client(dashboard).get('/jobs/' + job).body
+        for text in ['0 of 8', 'max_retries 7', 'timeout', '00:01:30', '3 days', '>a, b</a>', '>%s</a>' % NASTY]:
+            self.assertIn(text, html.unescape(body))
+        # The links of its tags find it, and so does what a user types.
+        links = [html.unescape(link) for link in re.findall(r'href="(/jobs\?tags=[^"]*)"', body)]
+        typed = '/jobs?' + urllib.parse.urlencode({'tags': '{"a, b"}'})
+        for path in links + [typed]:
+            self.assertEqual(re.findall(r'<tr data-key="(\d+)"', Client(dashboard).get(path).body), [job], path)
+        self.assertEqual(len(links), 2)
+        self.assertEqual(re.findall(r'<tr data-key="(\d+)"', Client(dashboard).get('/jobs?tags=a').body), [])
+        self.assertNotIn('class="problem"', Client(dashboard).get('/jobs/1').body)
+        two = server.psql("SELECT queue_jobs.enqueue('later', delay => '1 day', tags => '{red,green}')")
+        self.assertEqual(re.findall(r'<tr data-key="(\d+)"', Client(dashboard).get('/jobs?tags=green,+red').body), [two])
+
+    def test_until_when_a_debounced_job_waits(self):
+        job = server.psql("SELECT id FROM queue_jobs.job WHERE args ->> 'n' = 'debounced'")
+        self.assertIn('each call that debounces it puts it off, until ', Client(dashboard).get('/jobs/' + job).body)
+
+    def test_options_of_a_worker(self):
+        server.psql("SELECT queue_jobs.define_worker('opts', retry_for => '2 h', if_waiting => 'replace', idempotent => true, inherit_context => false)")
+        facts = dict(re.findall('<dt>([^<]*)</dt><dd>([^<]*)</dd>', Client(dashboard).get('/worker?name=opts').body))
+        self.assertEqual([facts.get(name) for name in ('retry_for', 'if_waiting', 'inherit_context')], ['02:00:00', 'replace', 'f'])
+
+    def test_bounds_of_a_schedule(self):
+        row = re.search('<tr data-key="bounded">.*', Client(dashboard).get('/schedules').body).group()
+        for text in ['2099-01-01', '2099-12-31', '00:05:00', 'elsewhere']:
+            self.assertIn(text, row)
 
     def test_pages_by_key(self):
         seen = []
