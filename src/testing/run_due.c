@@ -191,6 +191,7 @@ find_due_handlers(Callee *callee)
 	return callee->reader.handler != NULL;
 }
 
+/* Takes the job's row; false if another transaction has it. */
 static bool
 delete_due(Start *start)
 {
@@ -407,6 +408,7 @@ refuse_within_run(void)
 			 errhint("Call it in the transaction of a test.")));
 }
 
+/* Returns what the call asks for, with nothing run yet. */
 static DueRuns *
 due_runs(FunctionCallInfo fcinfo)
 {

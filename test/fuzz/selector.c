@@ -12,6 +12,13 @@ worker_has_tag(const Worker *worker, const char *tag)
 	return strcmp(tag, "urgent") == 0;
 }
 
+/* Nor are its aliases here. */
+bool
+worker_has_alias(const Worker *worker, const char *name)
+{
+	return strcmp(name, "former") == 0;
+}
+
 /* By the names that a lane must have one of, if the selector demands a name. */
 static bool
 may_choose(const Selector *selector, const char *queue)
