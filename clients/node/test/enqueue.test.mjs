@@ -46,6 +46,9 @@ test('the latest call counts', async () => {
 });
 
 test('what is wrong is refused', async () => {
+  await assert.rejects(enqueue(client, 'mail', {}, { dedupKey: 'a', ifWaiting: 'last' }), { code: '22023', message: /if_waiting must be/ });
+  await assert.rejects(enqueue(client, 'mail', {}, { dedupKey: 'a', ifWaiting: 'debounce' }), { code: '22023', message: /needs a delay/ });
+  await assert.rejects(enqueue(client, 'mail', {}, { maxDelay: 1 }), { code: '22023', message: /max_delay needs/ });
   await assert.rejects(enqueue(client, 'mail', {}, { delayed: 1 }), /no option delayed: .*delay/);
   await assert.rejects(enqueue(client, 'mail', {}, { delay: NaN }), /no interval/);
   await assert.rejects(enqueue(client, 'mail', {}, { after: [2 ** 53] }), /no id/);

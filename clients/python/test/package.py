@@ -77,6 +77,14 @@ class Case(unittest.TestCase):
         return lambda: len(sql("SELECT id FROM queue_jobs.job WHERE worker = %s AND state IN ('completed', 'dead')", self.name)) == count
 
 
+class Refused(Case):
+    def test_in_the_words_of_the_server(self):
+        refused = [({"if_waiting": "last", "dedup_key": "a"}, "if_waiting must be"), ({"if_waiting": "debounce", "dedup_key": "a"}, "needs a delay"), ({"max_delay": 1}, "max_delay needs")]
+        for options, message in refused:
+            with psycopg.connect() as connection, self.assertRaisesRegex(psycopg.errors.InvalidParameterValue, message):
+                queue_jobs.enqueue(connection, self.name, {}, **options)
+
+
 class Connections(Case):
     def check(self, connection, commit, rollback):
         """Enqueues, and takes it back with the transaction."""

@@ -50,4 +50,5 @@ def use(connection: psycopg.Connection[Any]) -> list[Ran]:
     worker.handler("other")(lambda: None)  # type: ignore[arg-type, misc]
     assert_enqueued(connection, "mail", {"n": id}, count=1)
     try_enqueue(connection, "mail", dedup_key="once")
+    enqueue(connection, "mail", {}, dedup_key="quiet", if_waiting="debounce", delay=5, max_delay=timedelta(minutes=1), tags=["a"])
     return run_due(connection, worker)

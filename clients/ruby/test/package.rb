@@ -47,6 +47,15 @@ class Enqueue < Case
     end
   end
 
+  def test_refused_in_the_words_of_the_server
+    refused = { "if_waiting must be" => { if_waiting: "last", dedup_key: "a" }, "needs a delay" => { if_waiting: "debounce", dedup_key: "a" }, "max_delay needs" => { max_delay: 1 } }
+    refused.each do |message, options|
+      with_connection do |connection|
+        assert_match(/#{message}/, assert_raises(PG::InvalidParameterValue) { QueueJobs.enqueue(connection, name, {}, **options) }.message)
+      end
+    end
+  end
+
   def test_batches_and_workflows
     in_test_transaction do |connection|
       batch = QueueJobs.new_batch(connection, "import", on_success: name, args: { import: 7 }, open: true)

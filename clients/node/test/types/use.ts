@@ -17,6 +17,9 @@ export async function use() {
   const jobs = await enqueueWorkflow(client, 'nightly', [{ step: 'a', worker: 'send_mail' }, { step: 'b', worker: 'b', after: ['a'], ifDead: 'run' }]);
   // @ts-expect-error: mail_id is a number
   await enqueue(client, 'send_mail', { mail_id: 'one' });
+  await enqueue(client, 'send_mail', { mail_id: 1 }, { dedupKey: 'quiet', ifWaiting: 'debounce', delay: 5000, maxDelay: '1 min' });
+  // @ts-expect-error: no such mode
+  await enqueue(client, 'send_mail', { mail_id: 1 }, { dedupKey: 'quiet', ifWaiting: 'last' });
   // @ts-expect-error: no such option
   await enqueue(client, 'send_mail', { mail_id: 1 }, { delayed: 1 });
 
