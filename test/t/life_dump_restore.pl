@@ -35,12 +35,21 @@ SELECT queue_jobs.heartbeat('claimant');
 SELECT queue_jobs.enqueue('keyed', '{"key": 1}'), queue_jobs.enqueue('keyed', dedup_key => 'token');
 SELECT queue_jobs.enqueue('tenant', '{"tenant": 1}') FROM generate_series(1, 2);
 SELECT queue_jobs.claim('claimant', '{tenant}', lease => '1 hour');
+SELECT queue_jobs.define_worker('options', queue => 'options', idempotent => true, if_waiting => 'replace', dedup_args => '{n}', retry_for => '1 hour', aliases => '{former}', inherit_context => false);
+SELECT queue_jobs.enqueue('options', '{"n": 6}', delay => '1 day', max_retries => 3, timeout => '1 min', keep_completed => '2 days', tags => '{a,"b c"}');
+SELECT queue_jobs.enqueue('options', jsonb_build_object('n', n), dedup_key => 'quiet', if_waiting => 'debounce', delay => '1 hour', max_delay => '1 day') FROM generate_series(7, 9) n;
 SQL
+
+my $own = q{SELECT j.args, j.tags, e.n, e.reason, e.detail FROM queue_jobs.job j, queue_jobs.explain_job(j.id) e WHERE j.worker = 'options' ORDER BY j.id, e.n};
+my $explained = $node->safe_psql('postgres', $own);
+like($explained, qr/^\{"n": 6\}\|\{a,"b c"\}\|.*max_retries 3, timeout 00:01:00, keep_completed 2 days.*^\{"n": 9\}\|.*puts it off, until/ms, 'a job has options of its own, another is debounced');
 
 my $what = q{SELECT id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, expires_at, last_error,
 	result, owner, claimant FROM queue_jobs.job ORDER BY id};
 my $jobs = $node->safe_psql('postgres', $what);
-my $workers = $node->safe_psql('postgres', 'SELECT * FROM queue_jobs.worker ORDER BY name');
+# Duplicates are counted since the server started, in each database by itself.
+my $defined = q{SELECT to_jsonb(w) - 'dropped_duplicates' FROM queue_jobs.worker w ORDER BY name};
+my $workers = $node->safe_psql('postgres', $defined);
 my $paused = $node->safe_psql('postgres', 'SELECT queue FROM queue_jobs.queue WHERE paused ORDER BY 1');
 is($paused, "empty\nquick", 'two queues are paused');
 
@@ -49,7 +58,13 @@ $node->command_ok([ 'pg_dump', '-Fc', '-f', "$dir/dump", $node->connstr('postgre
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 $node->command_ok([ 'pg_restore', '--exit-on-error', '--single-transaction', '-d', $node->connstr('restored'), "$dir/dump" ], 'pg_restore');
 is($node->safe_psql('restored', $what), $jobs, 'jobs of all states are restored');
-is($node->safe_psql('restored', 'SELECT * FROM queue_jobs.worker ORDER BY name'), $workers, 'workers too');
+is($node->safe_psql('restored', $defined), $workers, 'workers too');
+is($node->safe_psql('restored', $own), $explained, '… what a job has of its own, and until when one is debounced');
+is($node->safe_psql('restored', q{SELECT queue_jobs.enqueue('former', '{"n": 6, "new": true}', delay => '2 days') = id FROM queue_jobs.job WHERE tags @> '{a}'}), 't',
+	'a call by a former name replaces the job that waits');
+is($node->safe_psql('restored', q{SELECT queue_jobs.enqueue('options', '{"n": 10}', dedup_key => 'quiet', if_waiting => 'debounce', delay => '1 hour') = id FROM queue_jobs.job WHERE dedup_key = 'quiet'}), 't',
+	'another debounces it');
+is($node->safe_psql('restored', q{SELECT args FROM queue_jobs.job WHERE worker = 'options' ORDER BY id}), qq({"n": 6, "new": true}\n{"n": 10}), 'the latest calls count');
 is($node->safe_psql('restored', 'SELECT queue FROM queue_jobs.queue WHERE paused ORDER BY 1'), $paused, 'and what is paused');
 is($node->safe_psql('restored', q{SELECT queue_jobs.try_enqueue('keyed', '{"key": 1}') IS NULL, queue_jobs.try_enqueue('keyed', dedup_key => 'token') IS NULL}), 't|t',
 	'a job that waits stands for its duplicates');
