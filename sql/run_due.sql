@@ -28,7 +28,7 @@ SELECT count(queue_jobs.enqueue('urgent', '{"sql": "SELECT queue_jobs.enqueue(''
 SELECT count(queue_jobs.enqueue('does', '{"i": "later"}', delay => '1 hour'));
 SELECT queue_jobs.run_due();
 SELECT did();
-SELECT state, attempt, result, started_at IS NOT NULL AS started FROM queue_jobs.job WHERE worker = 'does' ORDER BY id;
+SELECT state, attempt, result, started_at IS NOT NULL AS started FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now() ORDER BY id;
 SELECT queue_jobs.run_due();
 SELECT (queue_jobs.current_job()).id, now() = transaction_timestamp() AS now;
 ROLLBACK;
@@ -63,9 +63,9 @@ SELECT count(queue_jobs.enqueue('does', '{"sql": "SELECT queue_jobs.enqueue(''do
 SELECT count(queue_jobs.enqueue('does', '{"expires": 1}', run_at => '2100-01-01 00:00Z', expires_in => '1 hour'));
 SELECT queue_jobs.run_due(), queue_jobs.run_due(now => '2099-12-31 23:59:59Z'), queue_jobs.run_due(now => '2100-01-01 02:00Z');
 SELECT args, date_trunc('minute', at) AT TIME ZONE 'UTC' AS at FROM app.done;
-SELECT args, state, date_trunc('minute', run_at) AT TIME ZONE 'UTC' AS run_at FROM queue_jobs.job WHERE worker = 'does' ORDER BY id;
+SELECT args, state, date_trunc('minute', run_at) AT TIME ZONE 'UTC' AS run_at FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now() ORDER BY id;
 SELECT queue_jobs.run_due(now => '2100-01-02 02:01Z');
-SELECT now() < '2100-01-01' AS server_time, (SELECT bool_and(finished_at < '2100-01-01') FROM queue_jobs.job WHERE worker = 'does') AS finished;
+SELECT now() < '2100-01-01' AS server_time, (SELECT bool_and(finished_at < '2100-01-01') FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now()) AS finished;
 ROLLBACK;
 
 -- Limits hold, one after the other, and a rate limits nothing.
@@ -86,7 +86,7 @@ SELECT queue_jobs.enqueue('next', '{"sql": "SELECT queue_jobs.enqueue(''next'', 
        queue_jobs.enqueue('next', '{"b": 1}') IS NOT NULL AS other, queue_jobs.try_enqueue('next', '{"b": 1}') IS NULL AS third;
 SELECT queue_jobs.run_due();
 SELECT did();
-SELECT worker, state, count(*) FROM queue_jobs.job WHERE worker IN ('once', 'next') GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT worker, state, count(*) FROM queue_jobs.job WHERE worker IN ('once', 'next') AND created_at >= now() GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT queue_jobs.try_enqueue('once', '{"a": 1}') IS NOT NULL AS again, queue_jobs.run_due();
 -- A debounced job runs once it has been quiet, with the latest args.
 SELECT queue_jobs.enqueue('once', jsonb_build_object('v', i), delay => '10 min', dedup_key => 'k', if_waiting => 'debounce') IS NOT NULL FROM generate_series(1, 3) i;
@@ -102,7 +102,7 @@ BEGIN;
 INSERT INTO app.item VALUES (1, 'pending'), (2, 'done');
 SELECT count(queue_jobs.enqueue('item', jsonb_build_object('id', i))) FROM generate_series(1, 3) i;
 SELECT queue_jobs.run_due('{item}');
-SELECT args, state, result FROM queue_jobs.job WHERE worker = 'item' ORDER BY id;
+SELECT args, state, result FROM queue_jobs.job WHERE worker = 'item' AND created_at >= now() ORDER BY id;
 SELECT * FROM app.item ORDER BY id;
 ROLLBACK;
 
@@ -133,7 +133,7 @@ SELECT did();
 SELECT count(*) FROM queue_jobs.enqueue_workflow('steps', '[{"step": "a", "worker": "does"}, {"step": "b", "worker": "does", "after": ["a"]},
     {"step": "c", "worker": "does", "after": ["a", "b"]}]', on_success => 'succeeded');
 SELECT queue_jobs.run_due();
-SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'does' GROUP BY 1;
+SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now() GROUP BY 1;
 ROLLBACK;
 
 -- What a handler says of its job: snoozes, slices, signals, its own end.
@@ -158,12 +158,12 @@ SELECT queue_jobs.define_worker('says_more', 'app.says_more', timeout => '1 s', 
 BEGIN;
 SELECT count(queue_jobs.enqueue('says_more', jsonb_build_object('what', what))) FROM unnest('{snooze,slice,signal,cancel,discard,retry,cancelled,slow,set,run}'::text[]) what;
 SELECT queue_jobs.run_due();
-SELECT args->>'what' AS what, state, attempt, last_error FROM queue_jobs.job WHERE worker = 'says_more' ORDER BY id;
+SELECT args->>'what' AS what, state, attempt, last_error FROM queue_jobs.job WHERE worker = 'says_more' AND created_at >= now() ORDER BY id;
 SELECT array_agg(args #>> '{}' ORDER BY n) FROM app.done;
 SELECT current_setting('app.left', true) AS "left", to_regclass('pg_temp.left_behind') AS temporary, current_setting('search_path') AS path;
-SELECT queue_jobs.signal(id, 's', '5') FROM queue_jobs.job WHERE worker = 'says_more' AND args->>'what' = 'signal';
+SELECT queue_jobs.signal(id, 's', '5') FROM queue_jobs.job WHERE worker = 'says_more' AND created_at >= now() AND args->>'what' = 'signal';
 SELECT queue_jobs.run_due();
-SELECT state FROM queue_jobs.job WHERE worker = 'says_more' AND args->>'what' = 'signal';
+SELECT state FROM queue_jobs.job WHERE worker = 'says_more' AND created_at >= now() AND args->>'what' = 'signal';
 ROLLBACK;
 
 -- Procedures and commands are refused, paused queues and disabled workers left alone, and so is what a claimant does.
@@ -212,10 +212,10 @@ CREATE TABLE app.owned (id int REFERENCES app.owner_of DEFERRABLE INITIALLY DEFE
 BEGIN;
 SELECT count(queue_jobs.enqueue('does', '{"sql": "INSERT INTO app.owned VALUES (7)"}'));
 SELECT queue_jobs.run_due();
-SELECT state, last_error FROM queue_jobs.job WHERE worker = 'does';
+SELECT state, last_error FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now();
 INSERT INTO app.owned VALUES (8);
 INSERT INTO app.owner_of VALUES (8);
-SELECT count(*) FROM queue_jobs.job WHERE worker = 'does' AND queue_jobs.cancel(id);
+SELECT count(*) FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now() AND queue_jobs.cancel(id);
 COMMIT;
 BEGIN;
 SET CONSTRAINTS ALL DEFERRED;
@@ -232,7 +232,7 @@ SET LOCAL statement_timeout = '200 ms';
 SELECT queue_jobs.run_due();
 \set VERBOSITY default
 ROLLBACK TO s;
-SELECT state, attempt FROM queue_jobs.job WHERE worker = 'does' AND finished_at IS NULL;
+SELECT state, attempt FROM queue_jobs.job WHERE worker = 'does' AND created_at >= now() AND finished_at IS NULL;
 ROLLBACK;
 
 -- From a trigger.
@@ -264,7 +264,7 @@ SET ROLE regress_app;
 SELECT queue_jobs.run_due();
 RESET ROLE;
 SELECT queue_jobs.run_due('{who}'), current_user = session_user AS same;
-SELECT state, result, last_error FROM queue_jobs.job WHERE worker = 'who' ORDER BY id;
+SELECT state, result, last_error FROM queue_jobs.job WHERE worker = 'who' AND created_at >= now() ORDER BY id;
 SELECT who FROM app.done;
 ROLLBACK;
 SELECT has_function_privilege('regress_nobody', 'queue_jobs.run_due(text[], timestamptz, int)', 'EXECUTE') AS anybody;
