@@ -13,6 +13,8 @@
 #   retry: yes            run again until it prints what it should
 #   error: 55000          fails with that SQLSTATE
 #   run: yes              a sh block that is executed
+#   needs: EXTENSION      skipped where the server does not have it
+#   passes: pytest        is a test, which passes (rspec, node: likewise)
 #   before: SQL           as that role, before a program starts
 #   then: SQL             …while it runs
 #   until: SQL            waits until it returns true
@@ -239,6 +241,42 @@ sub test_program
 	}
 }
 
+# The command that runs a test, or why there is none.
+sub find_runner
+{
+	my ($runner) = @_;
+
+	if ($runner eq 'pytest')
+	{
+		my $python = python_with('psycopg');
+		return { command => [ $python, '-m', 'pytest', '-q', '-p', 'no:cacheprovider' ] } if $python && run_quietly($python, '-c', 'import pytest');
+		return { missing => 'no pytest with psycopg (Debian: python3-pytest, python3-psycopg)' };
+	}
+	return find_program('js') if $runner eq 'node';
+	return { command => ['rspec'] } if run_quietly('rspec', '--version') && run_quietly('ruby', '-rpg', '-e', '0');
+	return { missing => 'no RSpec with pg (Debian: ruby-rspec, ruby-pg)' };
+}
+
+# Runs an example that is a test.
+sub test_test
+{
+	my ($block, $as, $name) = @_;
+	my $runner = find_runner($block->{passes});
+
+  SKIP:
+	{
+		diag("skipped $name: $runner->{missing}") if $runner->{missing};
+		skip $runner->{missing}, 1 if $runner->{missing};
+
+		my $extension = $block->{language} eq 'python' ? 'py' : $block->{language};
+		my $file = PostgreSQL::Test::Utils::tempdir() . "/test_example.$extension";
+		PostgreSQL::Test::Utils::append_to_file($file, $block->{text});
+		local %ENV = (%ENV, defined $runner->{path} ? (NODE_PATH => $runner->{path}) : ());
+		my ($status, $output) = run_program($as, '', @{ $runner->{command} }, $file);
+		is($status, 0, $name) or diag($output);
+	}
+}
+
 # Lines that call make must name targets that there are; a block to be run is given to bash.
 sub test_shell
 {
@@ -271,7 +309,8 @@ sub test_block
 	my $as = $block->{as} // $role;
 	$as = $superuser if $as eq 'superuser';
 
-	if ($block->{language} eq 'sql') { test_sql($block, $as, $name) }
+	if ($block->{passes}) { test_test($block, $as, $name) }
+	elsif ($block->{language} eq 'sql') { test_sql($block, $as, $name) }
 	elsif ($block->{language} =~ /^(?:python|js)$/) { test_program($block, $as, $name) }
 	elsif ($block->{language} =~ /^(?:sh|console)$/) { test_shell($block, $as, $name) }
 	elsif ($block->{language} !~ /^(?:text|ini|yaml|mermaid)$/) { fail("$name: what language is that?") }
@@ -399,6 +438,8 @@ foreach my $block (@blocks)
   SKIP:
 	{
 		skip "the library was built without OpenSSL's headers", 1 if $block->{file} eq 'docs/how-to/secrets.md' && !can_encrypt($node, db => $db);
+		skip "the server has no $block->{needs}", 1
+		  if $block->{needs} && $node->safe_psql($db, "SELECT count(*) FROM pg_available_extensions WHERE name = '$block->{needs}'") == 0;
 		test_block($block);
 	}
 }
