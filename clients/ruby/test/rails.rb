@@ -87,7 +87,7 @@ class Adapter < RailsCase
       first = IndexJob.perform_later(1, "old")
       assert_equal first.provider_job_id, IndexJob.perform_later(1, "new").provider_job_id
       own = IndexJob.set(wait: 7200, if_waiting: "debounce", max_delay: 3600, dedup_key: "own", tags: %w[a b]).perform_later(2)
-      found = sql("SELECT id, args -> 'arguments' AS arguments, tags::text, max_attempts, round(extract(epoch FROM run_at - created_at))::int AS delay FROM queue_jobs.job WHERE tags IS NOT NULL ORDER BY id")
+      found = QueueJobs::Statement.fetch(connection, "SELECT id, args -> 'arguments' AS arguments, tags::text, max_attempts, round(extract(epoch FROM run_at - created_at))::int AS delay FROM queue_jobs.job WHERE tags IS NOT NULL ORDER BY id")
       assert_equal [[first.provider_job_id, "{search}", 1, 0], [own.provider_job_id, "{a,b}", 1, 3600]], found.map { |row| row.values_at(:id, :tags, :max_attempts, :delay) }
       assert_match(/new/, found.first[:arguments].to_s)
       next unless ActiveJob.respond_to?(:perform_all_later)
@@ -95,9 +95,22 @@ class Adapter < RailsCase
       jobs = [BookJob.new(4), IndexJob.new(4).set(timeout: 60), IndexJob.new(5)]
       ActiveJob.perform_all_later(jobs)
       assert jobs.all?(&:successfully_enqueued?)
-      assert_equal ["index 4", "index 5"], sql("SELECT dedup_key FROM queue_jobs.job WHERE dedup_key ~ 'index [45]' ORDER BY 1").map { |row| row[:dedup_key] }
+      assert_equal ["index 4", "index 5"], QueueJobs::Statement.fetch(connection, "SELECT dedup_key FROM queue_jobs.job WHERE dedup_key ~ 'index [45]' ORDER BY 1").map { |row| row[:dedup_key] }
     end
     assert_match(/no option wait; it has dedup_key/, assert_raises(ArgumentError) { Class.new(ActiveJob::Base) { queue_with_options wait: 1 } }.message)
+  end
+
+  def test_enqueue_all_with_options
+    skip "this ActiveJob has no perform_all_later" unless ActiveJob.respond_to?(:perform_all_later)
+    in_transaction do |connection|
+      connection.execute("SELECT queue_jobs.disable_worker('active_job')")
+      jobs = [BookJob.new(1), IndexJob.new(2)]
+      ActiveJob.perform_all_later(jobs)
+      assert_equal [false, false], jobs.map(&:successfully_enqueued?)
+    end
+    jobs = [BookJob.new(1), IndexJob.new(2), IndexJob.new(3).set(if_waiting: "last")]
+    assert_match(/if_waiting must be/, assert_raises(PG::InvalidParameterValue) { ActiveJob.perform_all_later(jobs) }.message)
+    assert_equal 0, unfinished
   end
 
   # Rails 7.2 would wait for the commit, unless the adapter says otherwise.

@@ -29,7 +29,13 @@ module QueueJobs
     end
 
     def set(options = {})
-      @queue_jobs_options = { **(@queue_jobs_options || {}), **options.slice(*NAMES) }
+      take_queue_jobs_options(options)
+      super
+    end
+
+    # ActiveJob 6.1 gives the options of set() to enqueue.
+    def enqueue(options = {})
+      take_queue_jobs_options(options)
       super
     end
 
@@ -39,6 +45,12 @@ module QueueJobs
       given = given.except(:dedup_key, :if_waiting, :max_delay) if QueueJobs.current_job&.args&.[]("job_id") == job_id
       key = given[:dedup_key]
       key.respond_to?(:call) ? { **given, dedup_key: key.call(*arguments) } : given
+    end
+
+    private
+
+    def take_queue_jobs_options(options)
+      @queue_jobs_options = { **(@queue_jobs_options || {}), **options.slice(*NAMES) }
     end
   end
 
@@ -104,28 +116,45 @@ module ActiveJob
       end
 
       def enqueue_at(job, timestamp)
-        own = job.queue_jobs_options
-        # a debounced job is due so long after the latest call
-        time = timestamp && own[:if_waiting].to_s == "debounce" ? { delay: [timestamp - Time.now.to_f, 0].max } : { run_at: timestamp && Time.at(timestamp) }
-        options = { queue: job.queue_name, priority: job.priority, **time, **own }
-        job.provider_job_id = with_connection { |connection| QueueJobs.enqueue(connection, QueueJobs::ACTIVE_JOB_WORKER, job.serialize, **options) }
+        with_connection { |connection| insert(connection, job, timestamp) }
         raise EnqueueError, "worker #{QueueJobs::ACTIVE_JOB_WORKER} is disabled" if job.provider_job_id.nil? && defined?(EnqueueError)
       end
 
-      # For ActiveJob.perform_all_later: all in one statement, except those with options of their own. Returns
-      # how many were enqueued.
+      # For ActiveJob.perform_all_later: all in one statement; with those that have options of their own, in one
+      # transaction. Returns how many were enqueued.
       def enqueue_all(jobs)
         own, plain = jobs.partition { |job| job.queue_jobs_options.any? }
-        ids = plain.empty? ? [] : with_connection { |connection| insert_all(connection, plain) }
-        plain.zip(ids) { |job, id| job.provider_job_id = id }
-        own.each { |job| enqueue_at(job, job.scheduled_at&.to_f) }
+        if own.empty?
+          with_connection { |connection| insert_all(connection, plain) }
+        else
+          record_class.transaction { insert_each(plain, own) }
+        end
         jobs.each { |job| job.successfully_enqueued = !job.provider_job_id.nil? }.count(&:successfully_enqueued?)
       end
 
       private
 
+      def record_class
+        @record_class || ActiveRecord::Base
+      end
+
       def with_connection(&block)
-        (@record_class || ActiveRecord::Base).connection_pool.with_connection(&block)
+        record_class.connection_pool.with_connection(&block)
+      end
+
+      def insert_each(plain, own)
+        with_connection do |connection|
+          insert_all(connection, plain) unless plain.empty?
+          own.each { |job| insert(connection, job, job.scheduled_at&.to_f) }
+        end
+      end
+
+      def insert(connection, job, timestamp)
+        own = job.queue_jobs_options
+        # a debounced job is due so long after the latest call
+        time = timestamp && own[:if_waiting].to_s == "debounce" ? { delay: [timestamp - Time.now.to_f, 0].max } : { run_at: timestamp && Time.at(timestamp) }
+        options = { queue: job.queue_name, priority: job.priority, **time, **own }
+        job.provider_job_id = QueueJobs.enqueue(connection, QueueJobs::ACTIVE_JOB_WORKER, job.serialize, **options)
       end
 
       def insert_all(connection, jobs)
@@ -140,7 +169,7 @@ module ActiveJob
             FROM unnest(#{arrays.map { |cast, values| statement.add(cast, values) }.join(", ")}) WITH ORDINALITY AS j (args, queue, priority, run_at, n)
            ORDER BY j.n
         SQL
-        rows.map { |row| row[:id] }
+        jobs.zip(rows) { |job, row| job.provider_job_id = row[:id] }
       end
     end
   end
