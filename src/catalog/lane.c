@@ -448,7 +448,7 @@ lane_all(void)
  * reach, by which it would know the salts of other roles; of key_hash_text() 2^32 steps would give the seed
  * away.
  */
-#define SALT "('x' || encode(substr(sha256(int8send($5) || convert_to($6, getdatabaseencoding())), 1, 8), 'hex'))::bit(64)::bigint"
+#define SALT "('x' || encode(substr(sha256(int8send($5) || $6), 1, 8), 'hex'))::bit(64)::bigint"
 
 /*
  * Inserts a lane. Its salt is made of the owner's present name, which a dump carries; it stays when the
@@ -457,11 +457,12 @@ lane_all(void)
 static int32
 insert_lane(const char *worker, const char *queue, Oid owner)
 {
-	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID, TEXTOID};
+	Oid			types[] = {INT4OID, TEXTOID, TEXTOID, REGROLEOID, INT8OID, BYTEAOID};
 	int32		id = (int32) nextval_internal(catalog_relation(REL_LANE_ID_SEQ), false);
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
-		UInt64GetDatum(key_hash_seed()), CStringGetTextDatum(GetUserNameFromId(owner, false))
+		UInt64GetDatum(key_hash_seed()),
+		CStringGetTextDatum(GetUserNameFromId(owner, false))	/* its bytes: they may be of another encoding */
 	};
 
 	added_level = GetCurrentTransactionNestLevel();

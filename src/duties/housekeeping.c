@@ -345,11 +345,11 @@ housekeeping(TimestampTz now)
 
 	if (!dead_left && !tokens_left && !batches_left)
 	{
+		dead_left = tokens_left = batches_left = true;	/* also if what follows fails */
 		next = history_maintain(now);
 		limit_trim_claimed();
 		saved_steps_trim();
 		waiting_trim();
-		dead_left = tokens_left = batches_left = true;
 	}
 	if (dead_left)
 	{

@@ -37,5 +37,18 @@ for my $db (qw(postgres euc_jp sql_ascii))
 	}
 }
 
+# A role's name has the bytes of the database in which it was made.
+my $role = "m\xfcller";
+{
+	local $ENV{PGCLIENTENCODING} = 'LATIN1';
+	$node->safe_psql('latin1', qq{CREATE ROLE "$role" LOGIN IN ROLE queue_jobs_enqueue, queue_jobs_read});
+	$node->safe_psql('latin1', "GRANT EXECUTE ON FUNCTION work(int) TO PUBLIC");
+}
+for my $db (qw(latin1 postgres))
+{
+	$node->safe_psql($db, q{SELECT queue_jobs.define_worker('of_all')});
+	is($node->safe_psql($db, q{SELECT count(queue_jobs.enqueue('of_all'))}, extra_params => [ '-U', $role ]), '1', "$db: a role with a name in LATIN1 enqueues");
+}
+
 $node->stop;
 done_testing();

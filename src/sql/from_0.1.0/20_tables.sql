@@ -35,7 +35,7 @@ COMMENT ON TABLE queue_jobs.dead_job IS 'dead jobs: the latest queue_jobs.max_de
 -- An owner's keys are hashed apart from those of other roles (as src/catalog/lane.c has it).
 UPDATE queue_jobs.lane
    SET salt = ('x' || pg_catalog.encode(pg_catalog.substr(pg_catalog.sha256(pg_catalog.int8send((SELECT seed FROM queue_jobs.hash_seed))
-              || pg_catalog.convert_to(pg_catalog.pg_get_userbyid(owner)::pg_catalog.text, pg_catalog.getdatabaseencoding())), 1, 8), 'hex'))::bit(64)::bigint;
+              || pg_catalog.replace(pg_catalog.pg_get_userbyid(owner)::pg_catalog.text, pg_catalog.chr(92), pg_catalog.repeat(pg_catalog.chr(92), 2))::pg_catalog.bytea), 1, 8), 'hex'))::bit(64)::bigint;
 UPDATE queue_jobs.live_job j
    SET dedup_hash = CASE j.dedup_hash # l.salt WHEN 0 THEN 1 ELSE j.dedup_hash # l.salt END
   FROM queue_jobs.lane l
