@@ -209,6 +209,7 @@ SQL
 wait_for_no_processes($node, 'postgres');
 $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('kept')});
 wait_until($node, q{SELECT string_agg(token, ' ' ORDER BY token) = 'held long' FROM queue_jobs.token});
+wait_until($node, 'SELECT NOT EXISTS (SELECT FROM queue_jobs.dead_job WHERE id = 99992)');
 is($node->safe_psql('postgres', 'SELECT id FROM queue_jobs.dead_job WHERE id IN (99991, 99992)'), '99991', 'what is locked is not waited for');
 $session->query('COMMIT');
 $session->quit;
