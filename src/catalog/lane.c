@@ -462,7 +462,8 @@ insert_lane(const char *worker, const char *queue, Oid owner)
 	Datum		values[] = {
 		Int32GetDatum(id), CStringGetTextDatum(worker), CStringGetTextDatum(queue), ObjectIdGetDatum(owner),
 		UInt64GetDatum(key_hash_seed()),
-		CStringGetTextDatum(GetUserNameFromId(owner, false))	/* its bytes: they may be of another encoding */
+		/* its bytes, which may be of another encoding */
+		CStringGetTextDatum(GetUserNameFromId(owner, false))
 	};
 
 	added_level = GetCurrentTransactionNestLevel();
