@@ -14,7 +14,7 @@
 # make faults [SECONDS=60]   load of every kind, while processes are killed and the server is stopped (docs/explanation/reliability.md)
 # make failover [KILLS=20]   the primary killed under pg_auto_failover, then under Patroni (TOOL=: one of them), with that load (docs/how-to/failover.md)
 # make shards [MOVES=25]     tenants moved between shards under load, with PL/Proxy, and servers killed meanwhile; then 1, 2 and 4 shards measured (docs/how-to/shards.md)
-# make scale                 what each job takes of what all sessions share, counted in a server built for it   (SESSIONS=, WORK=: docs/explanation/scale.md)
+# make scale                 what each job takes of what all sessions share, counted in a server built for it   (SESSIONS=, WORK=: docs/benchmark/counts.md)
 # make web                   the dashboard, web/queue_jobs_web
 # make web-demo              see it, with a server that is thrown away afterwards   (LISTEN=127.0.0.1:8480)
 # make demo                  see it work, on a server that is thrown away afterwards
