@@ -228,6 +228,16 @@ DROP TABLE app.secret;
 SET ROLE regress_app;
 
 SELECT queue_jobs.drop_worker('capacity');
+
+-- A transaction that ends jobs of very many keys leaves the server's lock table to others: the scheduler looks at keys that it has not locked.
+SELECT queue_jobs.define_worker('many keys', concurrency_key => 'k', concurrency_limit => 1);
+SELECT count(queue_jobs.enqueue('many keys', jsonb_build_object('k', k))) FROM generate_series(1, 600) k;
+BEGIN;
+SELECT queue_jobs.cancel_jobs('many keys', max_jobs => 200), queue_jobs.discard_jobs('many keys', max_jobs => 200);
+SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('many', '{many keys}', 200);
+SELECT count(*) < 100 AS few FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND mode = 'ShareLock';
+COMMIT;
+SELECT queue_jobs.drop_worker('many keys');
 CALL clean_up();
 DROP TABLE piece;
 DROP FUNCTION of_n, piece_job;

@@ -248,6 +248,14 @@ INSERT INTO app.owner_of VALUES (11), (12);
 SELECT did();
 ROLLBACK;
 
+-- Jobs of more keys than a claim may have at once.
+SELECT queue_jobs.define_worker('keyed', 'app.does', concurrency_key => 'i', concurrency_limit => 1);
+BEGIN;
+SELECT count(queue_jobs.enqueue('keyed', jsonb_build_object('i', i))) FROM generate_series(1, 300) i;
+SELECT queue_jobs.run_due('{keyed}');
+ROLLBACK;
+SELECT queue_jobs.drop_worker('keyed');
+
 -- Whose jobs: a member's and a superuser's call runs others' jobs as their owners, who get no rights by it.
 CREATE FUNCTION app.who(args jsonb) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN

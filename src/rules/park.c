@@ -16,6 +16,10 @@
  * have been taken for one that runs it: it looks for parked jobs once the slot is free again, as the
  * scheduler looks for free slots once what it parked is committed; one of the two finds out.
  *
+ * A transaction that ends jobs of very many keys, by cancel_jobs() for example, would fill the server's lock
+ * table, and could start no job with a limit any more (MAX_SLOTS in limit.c). So it locks some keys, and
+ * leaves the others to the sweep.
+ *
  * A rate limit lets jobs start because time goes by: only the sweep sends them back, which is made when it
  * does. It sends back as many as can start until it may be made again, so that none of their starts is left
  * unused.
@@ -48,6 +52,8 @@
 #include "utils/rel.h"
 #include "utils/varlena.h"
 #include "wakeup.h"
+
+#define MAX_LOCKS 64			/* that a transaction has when it locks one more key */
 
 /* Returns the args keys that concurrency_key names. */
 static List *
@@ -171,7 +177,7 @@ park_send_back(LiveTable *table, const Worker *worker, uint64 key, int most, boo
 static void
 park_release(LiveTable *table, const Worker *worker, uint64 key)
 {
-	if (park_lock_try(key, false))
+	if (hold_count() < MAX_LOCKS && park_lock_try(key, false))
 		park_send_back(table, worker, key, 1, NULL);
 	else
 		wakeup_sweep();
