@@ -86,6 +86,8 @@ END$$;
 CREATE FUNCTION fails(n int DEFAULT 0) RETURNS int LANGUAGE sql AS $$SELECT 1 / n$$;
 CREATE FUNCTION nothing(args jsonb) RETURNS void LANGUAGE sql AS $$$$;
 CREATE FUNCTION reads(args jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$SELECT args$$;
+CREATE FUNCTION reads_by_calls(args jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$BEGIN RETURN fuzz.calls(args); END$$;
+CREATE FUNCTION writes_what_was_read(args jsonb, read jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$BEGIN RETURN fuzz.calls(args) || read; END$$;
 CREATE FUNCTION backoff(attempt int) RETURNS interval LANGUAGE sql AS $$SELECT make_interval(secs => attempt)$$;
 CREATE PROCEDURE long(cursor jsonb DEFAULT NULL, results jsonb DEFAULT NULL) LANGUAGE plpgsql AS $$
 BEGIN
@@ -105,11 +107,15 @@ SELECT queue_jobs.define_worker('claimed', idempotent => true);
 SELECT queue_jobs.define_worker('limited', concurrency_key => 'k', concurrency_limit => 1);
 SELECT queue_jobs.define_worker(name, 'fuzz.' || name, timeout => '1 s', max_retries => 1, idempotent => name IN ('nothing', 'calls'), run_as => CASE name WHEN 'catches' THEN 'definer' ELSE 'invoker' END)
   FROM unnest('{calls,catches,commits,fails,nothing,long}'::text[]) name;
+SELECT queue_jobs.define_worker('waits', 'fuzz.calls', idempotent => true, if_waiting => 'debounce', max_delay => '1 s', dedup_args => '{k}', timeout => '1 s', aliases => '{waited}');
+SELECT queue_jobs.define_worker('newest', 'fuzz.calls', idempotent => true, deduplicate => 'until_executed', if_deduplicated => 'cancel_running', dedup_args => '{k}', timeout => '1 s');
+SELECT queue_jobs.define_worker('reading', 'fuzz.writes_what_was_read', read_handler => 'fuzz.reads_by_calls', data_consistency => 'delayed', timeout => '1 s', max_retries => 1);
+SELECT queue_jobs.subscribe(event, worker) FROM unnest('{placed,order.*,*}'::text[], '{calls,waits,claimed}'::text[]) s (event, worker);
 SQL
 
 # ---- values ----
 
-my @workers = qw(claimed limited calls catches commits fails nothing long new);
+my @workers = qw(claimed limited calls catches commits fails nothing long waits newest reading new);
 my @texts = ("''", "'x'", "'*'", q{'it''s "q"'}, "repeat('long', 100)", "'a' || chr(228) || chr(128512)", "'a:b'", "'cronjob:*'", "E'a\\nb'");
 my @intervals = map { "'$_'" } '0', '1 s', '10 ms', '1 day', '-1 s', '365 days', '366 days', '178000000 years', '-178000000 years', '1 mon -30 days', '0.000001 s', '2147483647 mons 2147483647 days';
 my @numbers = (0, 1, 2, 3, -1, 100, 2147483647, -2147483648);
@@ -136,9 +142,15 @@ my %named = (
 	key => [ "'1'", "'99'", '1', "'x'", "'{\"id\": 1}'" ], condition => [ map { literal($_) } q{state = 'new'}, 'true', 'record.id = 1', 'no', '', '1', 'fuzz.nothing(NULL) IS NULL' ],
 	claimant => [ "'me'", "'me'", "'you'", "''" ], conninfo => [ literal($postgres), "'host=/none'", "'no'", "''", "'port=0'" ], if_dead => [ map { "'$_'" } qw(hold cancel run none) ],
 	if_running => [ map { "'$_'" } qw(skip queue none) ], catch_up => [ map { "'$_'" } qw(skip once all none) ], urgency => [ map { "'$_'" } qw(high low throttled none) ],
-	run_as => [ "'invoker'", "'definer'", "'none'" ], deduplicate => [ map { "'$_'" } qw(until_executing until_executed none other) ], if_deduplicated => [ "'drop'", "'reschedule_once'", "'none'" ],
+	run_as => [ "'invoker'", "'definer'", "'none'" ], deduplicate => [ map { "'$_'" } qw(until_executing until_executed none other) ], if_deduplicated => [ "'drop'", "'reschedule_once'", "'cancel_running'", "'none'" ],
 	data_consistency => [ map { "'$_'" } qw(always sticky delayed none) ], record => [ "'fuzz.record'", "'none'" ], record_key => [ "'id'", "'none'" ], pending => [ q{'state = ''new'''}, "'no'" ],
 	retry_backoff => [ "'fuzz.backoff'", "'none'" ], concurrency_key => [ "'k'", "''" ], dedup_key => [ "'d'", "'e'", "''" ], times => [ 2, 3, 1, -1, 1000, 1001 ], batch_size => [ 1, 2, 0, -1, 2147483647 ]);
+my @changes = ("'drop'", "'replace'", "'replace'", "'replace_args'", "'debounce'", "'debounce'", "'none'");
+%named = (%named, if_waiting => \@changes, max_delay => [ map { "'$_'" } '1 s', '20 ms', '1 day', '0', '-1 s' ], delay => [ map { "'$_'" } '20 ms', '20 ms', '1 s', '0', '1 day', '-1 s' ],
+	event => [ map { "'$_'" } qw(placed order.placed order.paid order.* * other. .*), '' ], filter => [ map { literal($_) } '{"k": 1}', '{}', 'null', '[]' ], jitter => [ map { "'$_'" } '0', '1 ms', '1 s', '366 days' ],
+	aliase => [ map { "'$_'" } qw(waited old new claimed none), '' ], dedup_arg => [ "'k'", "'n'", "''" ], reset => [ map { "'$_'" } qw(aliases queue timeout if_waiting dedup_args name none) ],
+	expect => [ map { literal($_) } 'SELECT 1', 'TABLE fuzz.record', 'SELECT random()', 'no', '', 'SELECT 1/0' ], now => [ map { "'$_'" } 'now', 'tomorrow', 'epoch', 'infinity' ], max_jobs => [ 1, 2, 0, 100, -1 ],
+	since => [ map { "'$_'" } 'yesterday', 'now', '-infinity' ], until => [ map { "'$_'" } 'now', 'tomorrow', 'infinity' ]);
 $named{on_ended} = $named{on_dead} = $named{on_success};
 $named{from} = $named{to} = $named{queue};
 
@@ -265,8 +277,13 @@ my @ways = (
 		return ('BEGIN' . isolation(), map({ 'INSERT INTO fuzz.deferred VALUES (' . literal($_) . ')' } some(\&statement)), one_of('SET CONSTRAINTS ALL IMMEDIATE', 'SAVEPOINT s', statement()), ending());
 	},
 	sub { return 'CALL fuzz.commits(' . literal('{"calls": ' . json_of(some(\&statement)) . '}') . ')'; },
-	sub { my $worker = one_of('calls', 'commits', 'catches'); return "SELECT queue_jobs.enqueue('$worker', " . literal('{"calls": ' . json_of(run_statements()) . '}') . ')'; },
+	sub { my $worker = one_of('calls', 'commits', 'catches', 'waits', 'newest', 'reading'); return "SELECT queue_jobs.enqueue('$worker', " . literal('{"calls": ' . json_of(run_statements()) . '}') . ')'; },
 	sub { my $worker = one_of('calls', 'commits', 'catches'); return "SELECT queue_jobs.assert_idempotent('$worker', " . literal('{"calls": ' . json_of(run_statements()) . '}') . ')'; },
+	sub {
+		my ($due) = grep { $_->{name} eq 'queue_jobs.run_due' } @functions;
+		my @sql = ('BEGIN' . isolation(), some(\&statement), some(sub { "SELECT queue_jobs.enqueue('" . one_of('calls', 'catches', 'waits', 'newest', 'reading') . "', " . literal('{"calls": ' . json_of(run_statements()) . '}') . ')' }));
+		return ('\\set ON_ERROR_ROLLBACK on', @sql, 'SAVEPOINT s', one_of('SELECT queue_jobs.run_due()', 'SELECT ' . call_of($due)), one_of('ROLLBACK TO s', statement()), 'SELECT ' . call_of($due), ending(), '\\set ON_ERROR_ROLLBACK off');
+	},
 	sub { return 'EXPLAIN (ANALYZE) ' . query(); },
 	sub { return 'COPY (' . query() . ') TO STDOUT'; },
 	sub { return 'CREATE TEMP TABLE made AS ' . query(), 'DROP TABLE IF EXISTS pg_temp.made'; },
