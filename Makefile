@@ -54,7 +54,8 @@ SQL_PARTS = \
 	src/sql/40_functions.sql \
 	src/sql/45_comments.sql \
 	src/sql/46_internal_privileges.sql \
-	src/sql/50_privileges.sql
+	src/sql/50_privileges.sql \
+	src/sql/55_owner_rights.sql
 EXTENSION_SCRIPT = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 
 # The update script from the last released version: columns and tables that are new, what happens to its rows, all views and functions as they are now with
@@ -62,7 +63,7 @@ EXTENSION_SCRIPT = src/sql/$(EXTENSION)--$(EXTVERSION).sql
 LAST_RELEASE  = 0.1.0
 UPDATE_SCRIPT = src/sql/$(EXTENSION)--$(LAST_RELEASE)--$(EXTVERSION).sql
 UPDATE_PARTS  = src/sql/from_$(LAST_RELEASE)/00_guard.sql src/sql/21_since_$(LAST_RELEASE).sql src/sql/from_$(LAST_RELEASE)/20_tables.sql
-UPDATE_RIGHTS = src/sql/from_$(LAST_RELEASE)/50_privileges.sql
+UPDATE_RIGHTS = src/sql/from_$(LAST_RELEASE)/50_privileges.sql src/sql/55_owner_rights.sql
 REPLACED_PARTS = src/sql/30_views.sql src/sql/35_metric.sql src/sql/40_functions.sql src/sql/45_comments.sql src/sql/46_internal_privileges.sql
 
 # The numbers of the columns that the tables have, for C.
@@ -70,8 +71,8 @@ ATTRIBUTE_NUMBERS = src/base/attribute_numbers.h
 EXTRA_CLEAN       = $(ATTRIBUTE_NUMBERS)
 
 DATA_built = $(EXTENSION_SCRIPT) $(UPDATE_SCRIPT)
-# Scripts of released versions, which are fixed.
-DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
+# Scripts of released versions, which are fixed, and who may run them.
+DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql)) $(wildcard src/sql/$(EXTENSION)--*.control)
 
 # Installed with the folders that they are in, for they link to each other. (PGXS's DOCS would put all into one folder, which all extensions share.)
 DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridge/*)

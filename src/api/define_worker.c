@@ -513,7 +513,7 @@ set_consistency(Definition *definition)
 
 /* ---- jobs that follow on a job's end ---- */
 
-/* Built-in workers can be disabled by the extension's owner, and nothing else. */
+/* Built-in workers can be disabled by the tables' owner, and nothing else. */
 static void
 refuse_built_in(const char *name)
 {

@@ -51,7 +51,7 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for %s", function),
-				 errdetail("Replicas are a matter of the extension's owner, \"%s\".",
+				 errdetail("Replicas are a matter of the owner of the extension's tables, \"%s\".",
 						   GetUserNameFromId(catalog_owner(), true)),
 				 errhint("Ask a superuser.")));
 	return name_argument(fcinfo, 0, "name", "replica");

@@ -92,7 +92,7 @@ catalog_init(void)
 
 /* Reads pg_extension's row of ours. */
 static bool
-read_extension(Oid *owner, char **version)
+read_extension(char **version)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -105,11 +105,9 @@ read_extension(Oid *owner, char **version)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		Form_pg_extension form = (Form_pg_extension) GETSTRUCT(tuple);
 		bool		isnull;
 		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(rel), &isnull);
 
-		*owner = form->extowner;
 		*version = isnull ? pstrdup("") : TextDatumGetCString(datum);
 	}
 	systable_endscan(scan);
@@ -117,7 +115,25 @@ read_extension(Oid *owner, char **version)
 	return HeapTupleIsValid(tuple);
 }
 
-/* Reads the extension's version, owner and relations. */
+/*
+ * Returns the owner of our tables, InvalidOid if the table is not there. The owner of the extension can be
+ * another role: a trusted extension belongs to the role that created it, and what its script makes to a
+ * superuser.
+ */
+static Oid
+table_owner(Oid relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/* Reads the extension's version, and its relations with their owner. */
 static void
 load(void)
 {
@@ -125,7 +141,7 @@ load(void)
 	char	   *version;
 
 	cache.status = EXTENSION_ABSENT;
-	if (read_extension(&cache.owner, &version))
+	if (read_extension(&version))
 	{
 		cache.status = strcmp(version, QUEUE_JOBS_VERSION) == 0 ? EXTENSION_PRESENT : EXTENSION_OTHER_VERSION;
 		pfree(version);
@@ -139,6 +155,7 @@ load(void)
 			if (!OidIsValid(cache.relations[i]) && cache.status == EXTENSION_PRESENT)
 				cache.status = EXTENSION_OTHER_VERSION;
 		}
+		cache.owner = table_owner(cache.relations[REL_LIVE_JOB]);
 	}
 	/* An absence is not remembered: CREATE EXTENSION sends us no message that says so. */
 	cache.valid = cache.status == EXTENSION_PRESENT;

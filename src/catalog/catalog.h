@@ -109,7 +109,10 @@ extern void catalog_require_call(FunctionCallInfo fcinfo, int parameters);
  */
 extern void catalog_require_columns(Relation table, int columns);
 
-/* Returns the extension's owner: the engine's SQL runs as this role. */
+/*
+ * Returns the owner of the extension's tables: the engine's SQL runs as this role. The owner of the extension
+ * itself may be a role without such rights (queue_jobs.control: trusted).
+ */
 extern Oid	catalog_owner(void);
 
 /*

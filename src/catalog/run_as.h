@@ -1,7 +1,7 @@
 /*
  * run_as.h
  *		The only place that switches users. Two kinds of switch, both undone by an abort of the
- *		(sub)transaction: to the extension's owner for the engine's own SQL; and to a job's role for that
+ *		(sub)transaction: to the tables' owner for the engine's own SQL; and to a job's role for that
  *		role's code in a process that is not that role's own.
  */
 #ifndef QUEUE_JOBS_RUN_AS_H
@@ -20,7 +20,7 @@ typedef struct RunAs
 
 #define BARE_SEARCH_PATH "pg_catalog, pg_temp"
 
-/* Connects SPI as the extension's owner, with a search_path that no user can meddle with. */
+/* Connects SPI as the tables' owner, with a search_path that no user can meddle with. */
 extern void engine_begin(RunAs *saved);
 extern void engine_end(RunAs *saved);
 

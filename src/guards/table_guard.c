@@ -331,7 +331,7 @@ deny(const char *table, const char *detail)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for table %s", table),
 			 errdetail_internal("%s", detail),
-			 errhint("Use the functions of queue_jobs, or do it as a superuser or the extension's owner.")));
+			 errhint("Use the functions of queue_jobs, or do it as a superuser or the tables' owner.")));
 }
 
 /* guard_table(): trigger of each table, before each statement and each row. */

@@ -3,7 +3,7 @@
  *		Refuses others' statements that would break the queue by changing the extension's objects, or the
  *		roles of its jobs; and has DROP ROLE say what becomes of the role's jobs.
  *
- * Only superusers and the extension's owner may write the extension's tables by SQL. A role with
+ * Only superusers and the tables' owner may write the extension's tables by SQL. A role with
  * pg_write_all_data may write every other table, but a row in ours is a job, a schedule or a definition of
  * any role: a role that writes it runs code as that role. Triggers refuse the statement before it does
  * anything. Where a subscription applies rows, they refuse the row.

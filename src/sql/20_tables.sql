@@ -1,5 +1,5 @@
 -- Tables as 0.1.0 had them, a column a line; 21_since_0.1.0.sql adds columns and tables. The engine reads and writes live_job and
--- finished_job directly (src/table/live_table.c, src/table/history.c); no role but the extension's owner has rights on any table here.
+-- finished_job directly (src/table/live_table.c, src/table/history.c); no role but the tables' owner has rights on any table here.
 
 -- A worker's definition; absent while the worker is not defined.
 CREATE TABLE queue_jobs.defined_worker (
@@ -274,7 +274,7 @@ CREATE TABLE queue_jobs.feature_flag (
 );
 COMMENT ON TABLE queue_jobs.feature_flag IS 'feature flags, and for how many percent of the jobs they are on';
 
--- Replicas. The connection string may have a password in it: it is for the extension's owner alone.
+-- Replicas. The connection string may have a password in it: it is for the tables' owner alone.
 CREATE TABLE queue_jobs.defined_replica (
     name text COLLATE "C" PRIMARY KEY,
     conninfo text NOT NULL,

@@ -33,7 +33,7 @@ WITH part AS (
 SELECT $$# Tables
 
 What the extension keeps. Programs read the [views](views.md), and write by the [functions](functions.md); these tables are here for those who back them up, copy them, or look
-for what takes so much room. Only superusers and the extension's owner may read and write them by SQL, and columns may come and go with each version. Their names stay:
+for what takes so much room. Only superusers and the tables' owner may read and write them by SQL, and columns may come and go with each version. Their names stay:
 dumps and publications go by them.$$
 UNION ALL
 (SELECT text FROM line WHERE NOT kind ORDER BY heading, n)

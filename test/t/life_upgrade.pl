@@ -66,7 +66,7 @@ my $taken = q{SET session_replication_role = replica; INSERT INTO queue_jobs.def
 like(($node->psql('rights', "BEGIN; $taken; ALTER EXTENSION queue_jobs UPDATE"))[2], qr/ERROR:  worker names queue_jobs\.heal are reserved/, 'a worker of a reserved name is to be renamed first');
 $node->safe_psql('rights', 'ALTER EXTENSION queue_jobs UPDATE');
 is($node->safe_psql('rights', q{SELECT string_agg(r.rolname, ', ' ORDER BY r.rolname) FROM pg_proc p, aclexplode(p.proacl) a, pg_roles r WHERE p.oid = 'queue_jobs.schedule'::regproc AND r.oid = a.grantee AND a.grantee <> p.proowner}),
-	'has rights, queue_jobs_define', 'rights on schedule() are kept');
+	'has rights, pg_database_owner, queue_jobs_define', 'rights on schedule() are kept');
 $node->safe_psql('postgres', q{DROP DATABASE "rights"; DROP ROLE "has rights"});
 
 # ---- new library, old SQL: as it is between the restart and ALTER EXTENSION UPDATE ----

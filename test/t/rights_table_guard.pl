@@ -1,4 +1,4 @@
-# Only superusers and the extension's owner write its tables by SQL: not a role with pg_write_all_data, which could otherwise run code as any role by a row of its
+# Only superusers and the tables' owner write its tables by SQL: not a role with pg_write_all_data, which could otherwise run code as any role by a row of its
 # own, or stop all jobs of the database by a statement in a session that stays open.
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-"""The extension, and the worker whose jobs are Django's tasks. CREATE EXTENSION needs a superuser, unless the extension is there."""
+"""The extension, and the worker whose jobs are Django's tasks. The database's owner, or a role with CREATE on it, may create the extension."""
 
 from django.contrib.postgres.operations import CreateExtension
 from django.db import migrations
