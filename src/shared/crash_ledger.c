@@ -53,9 +53,11 @@ put_entry(LedgerEntry *place, LedgerEntry entry)
 {
 	int64		job = entry.job;
 
-	place->job = 0;
+	/* of processes that write the same end as the server goes down none finds the place free meanwhile */
+	if (place->job != job || place->database != entry.database)
+		place->job = 0;
 	pg_write_barrier();
-	entry.job = 0;
+	entry.job = place->job;
 	*place = entry;
 	pg_write_barrier();
 	place->job = job;
@@ -85,25 +87,19 @@ is_of_here(const LedgerEntry *entry)
 	return is_of_this_server(entry) && entry->database == MyDatabaseId;
 }
 
-/* Returns another place of our slot; NULL: there is none. */
-static LedgerEntry *
-other_place(int n)
-{
-	return own_entry != NULL && n < PLACES_OF_SLOT ? own_entry + n * queue_jobs_max_executors : NULL;
-}
-
 /*
- * Where our slot's next charge or end goes: to the place that the job has, to a free one, or in place of a
+ * Where the slot's next charge or end goes: to the place that the job has, to a free one, or in place of a
  * charge, for ends were promised. NULL: there is none.
  */
 static LedgerEntry *
-place_for(Oid database, int64 job)
+place_for(int slot, Oid database, int64 job)
 {
 	LedgerEntry *found = NULL;
-	LedgerEntry *entry;
 
-	for (int i = 1; (entry = other_place(i)) != NULL; i++)
+	for (int i = 1; i < PLACES_OF_SLOT; i++)
 	{
+		LedgerEntry *entry = &ledger[slot + i * queue_jobs_max_executors];
+
 		if (entry->job == job && entry->database == database)
 			return entry;
 		if (!is_of_this_server(entry) ||
@@ -111,6 +107,31 @@ place_for(Oid database, int64 job)
 			found = entry;
 	}
 	return found;
+}
+
+/* The same among the places of our slot. */
+static LedgerEntry *
+own_place_for(Oid database, int64 job)
+{
+	return own_entry != NULL ? place_for((int) (own_entry - ledger), database, job) : NULL;
+}
+
+/*
+ * Where an end goes that a session has asked of the slot's executor as the server goes down: to the place of
+ * its run, unless the end of another job is left there; then to another place of this slot or, as no process
+ * can wait for one any more, of any other. NULL: all places of the ledger have ends that are not made yet.
+ */
+static LedgerEntry *
+last_place_for(int slot, Oid database, int64 job)
+{
+	LedgerEntry *place = &ledger[slot];
+
+	if (!is_of_this_server(place) || place->end_as == 0 || (place->job == job && place->database == database))
+		return place;
+	place = NULL;
+	for (int i = 0; place == NULL && i < executor_slots(); i++)
+		place = place_for((slot + i) % executor_slots(), database, job);
+	return place;
 }
 
 /* Several processes may be here at once: they write the same. */
@@ -122,7 +143,12 @@ ledger_server_ends(void)
 		const ExecutorSlot *slot = executor_slot_at(i);
 
 		if (slot->job != 0 && slot->end_as >= 0)
-			write_entry(&ledger[i], slot->database, slot->job, slot->attempt, slot->end_as);
+		{
+			LedgerEntry *place = last_place_for(i, slot->database, slot->job);
+
+			if (place != NULL)
+				write_entry(place, slot->database, slot->job, slot->attempt, slot->end_as);
+		}
 		else if (ledger[i].job != 0 && ledger[i].end_as == 0 && process_lives(ledger[i].pid))
 			ledger[i].job = 0;
 	}
@@ -175,7 +201,7 @@ ledger_blame(void)
 
 	if (own_entry == NULL || own_entry->job == 0)
 		return;
-	place = place_for(own_entry->database, own_entry->job);
+	place = own_place_for(own_entry->database, own_entry->job);
 	if (place == NULL)
 		return;					/* the scheduler finds it where it is */
 	put_entry(place, *own_entry);
@@ -185,7 +211,7 @@ ledger_blame(void)
 int
 ledger_leave_end(int64 job, int end_as)
 {
-	LedgerEntry *place = place_for(MyDatabaseId, job);
+	LedgerEntry *place = own_place_for(MyDatabaseId, job);
 
 	if (place == NULL)
 		return NO_PLACE;
@@ -196,11 +222,13 @@ ledger_leave_end(int64 job, int end_as)
 void
 ledger_job_ended(int64 job)
 {
-	LedgerEntry *entry;
+	for (int i = 1; own_entry != NULL && i < PLACES_OF_SLOT; i++)
+	{
+		LedgerEntry *entry = own_entry + i * queue_jobs_max_executors;
 
-	for (int i = 1; (entry = other_place(i)) != NULL; i++)
 		if (entry->job == job && is_of_here(entry))
 			entry->job = 0;
+	}
 	pg_write_barrier();
 }
 

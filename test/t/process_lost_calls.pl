@@ -466,7 +466,8 @@ $node->stop;
 
 # ---- ends that one executor leaves, while a session has all these rows ----
 
-use_node('ends', "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_executors = 1\nrestart_after_crash = on");
+# The second executor's places are for a fifth end.
+use_node('ends', "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_executors = 2\nqueue_jobs.max_executors_per_database = 1\nrestart_after_crash = on");
 define_gated_procedure($node);
 my $holder = in_background($node);
 
@@ -530,6 +531,36 @@ wait_for_job($node, $_, 'cancelled') foreach @left;
 is(sql("SELECT state FROM queue_jobs.job WHERE id = $gated"), 'executing', 'an end that a crash has left in the place of an executor is made while another job runs there');
 sql('INSERT INTO gate VALUES (25)');
 wait_for_job($node, $gated, 'completed');
+$_->kill_client foreach $victim, $holder, $later;
+
+# ---- an end that is asked of an executor without a place of its own, as the server crashes once more ----
+
+# The four ends of the crash before are not made yet: another session has the rows.
+$node->restart;
+$holder = in_background($node);
+@left = leave_ends(41);
+arm('scheduler_starts', 'wait');
+$victim = in_background($node);
+kill 'KILL', $victim->pid or die;
+wait_at('scheduler_starts');
+wait_for(sub { $gated = eval { sql(q{SELECT queue_jobs.enqueue('gated', '{"n": 45}')}) } }, 'the server takes a job again');
+$later = in_background($node);
+$later->query('BEGIN');
+$later->query("SELECT queue_jobs.cancel($_)") foreach @left;
+go_on('scheduler_starts');
+wait_until($node, "SELECT wait_event = 'PgSleep' FROM queue_jobs.running_jobs() JOIN pg_stat_activity USING (pid) WHERE job_id = $gated");
+($executor) = executor_pids($node);
+kill 'STOP', $executor or die;
+is(sql("SELECT queue_jobs.cancel($gated)"), 't', 'a fifth job is cancelled, and its executor does not come to it');
+arm('scheduler_starts', 'wait');
+kill 'KILL', $later->pid or die;
+wait_at('scheduler_starts');
+wait_for(sub { eval { sql('INSERT INTO gate SELECT generate_series(41, 45)'); 1 } }, 'the server takes a statement again');
+go_on('scheduler_starts');
+wait_until($node, "SELECT bool_and(state IN ('completed', 'cancelled')) FROM queue_jobs.job WHERE id IN (" . join(',', @left, $gated) . ')');
+is(sql('SELECT string_agg(state, \' \') FROM queue_jobs.job WHERE id IN (' . join(',', @left, $gated) . ')'), 'cancelled cancelled cancelled cancelled cancelled',
+	'all five ends are made after the second crash');
+is(sql('SELECT count(*), count(DISTINCT n) FROM ran WHERE n BETWEEN 41 AND 45'), '4|4', 'none of the jobs has run again');
 $_->kill_client foreach $victim, $holder, $later;
 
 # ---- a claim of a job that a process has yet to charge for its crash ----
