@@ -235,13 +235,16 @@ wait_for(sub { sql(q{SELECT queue_jobs.complete(id, attempt) IS NOT NULL FROM qu
 $job = sql(q{SELECT queue_jobs.enqueue('rated')}, role => 'alice');
 my $holds = in_background($node, user => 'alice');
 arm('claim_has_key', 'wait');
+# The end of the claim's transaction would wake the session, too.
+$claims->query('BEGIN');
 $claims->send(q{SELECT id FROM queue_jobs.claim('c', '{rated}')});
 wait_at('claim_has_key');
 my ($refused) = waiting('alice', 1, q{CALL queue_jobs.wait_for_jobs('{rated}', '1 hour')});
 $holds->query("BEGIN; SELECT queue_jobs.change_job($job, priority => 7)");
 go_on('claim_has_key');
 is($claims->result, '', 'a claim has the only start of a period, and does not get the job');
-is_woken(1, 'which wakes a session that was refused meanwhile');
+is_woken(1, 'which wakes a session that was refused meanwhile, before its transaction ends');
+$claims->query('COMMIT');
 $holds->query('COMMIT');
 $refused->result;
 is($claims->query(q{SELECT id FROM queue_jobs.claim('c', '{rated}')}), $job, 'the start is there for the next claim');
