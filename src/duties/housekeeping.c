@@ -328,11 +328,51 @@ trim_tokens(TimestampTz now)
 	return next == DT_NOEND ? DT_NOEND : Max(next, now + HISTORY_LOOK_AFTER);
 }
 
+/* ---- what ended jobs have left ---- */
+
+/* Tables whose rows are needed no more when their jobs have ended, and what removes these from a piece. */
+static const struct
+{
+	CatalogRelation table;
+	void		(*trim) (ItemPointer from, ItemPointer to);
+}			leftovers[] = {
+	{REL_CLAIMED_SLOT, limit_trim_claimed},
+	{REL_SAVED_STEP, saved_steps_trim},
+	{REL_LATEST_CALL, waiting_trim},
+};
+
+/* Removes such rows for a short while; true: the next call goes on. A piece that fails is left alone. */
+static bool
+trim_leftovers(void)
+{
+	static int	at = 0;			/* in "leftovers" */
+	static bool under_way = false;
+	static TableWalk walk;
+	int64		start = clock_elapsed();
+	ItemPointerData from;
+	ItemPointerData to;
+
+	for (; at < lengthof(leftovers); at++)
+	{
+		if (!under_way)
+			table_walk_begin(&walk, leftovers[at].table);
+		while ((under_way = table_walk_next(&walk, &from, &to)))
+		{
+			leftovers[at].trim(&from, &to);
+			test_point("leftovers_trimmed");
+			if (clock_elapsed() - start >= TRIM_FOR)
+				return true;
+		}
+	}
+	at = 0;
+	return false;
+}
+
 /* ---- all ---- */
 
 /*
- * Each call removes a piece of what may be much: dead jobs, tokens, batches. While pieces are left, the calls
- * do nothing else.
+ * Each call removes a piece of what may be much: dead jobs, tokens, batches, leftovers. While pieces are
+ * left, the calls do nothing else.
  */
 TimestampTz
 housekeeping(TimestampTz now)
@@ -341,19 +381,22 @@ housekeeping(TimestampTz now)
 	static bool dead_left = false;
 	static bool tokens_left = false;
 	static bool batches_left = false;
+	static bool leftovers_left = false;
 	TimestampTz at;
 
-	if (!dead_left && !tokens_left && !batches_left)
+	if (!dead_left && !tokens_left && !batches_left && !leftovers_left)
 	{
-		dead_left = tokens_left = batches_left = true;	/* also if what follows fails */
+		dead_left = tokens_left = batches_left = leftovers_left = true; /* also if what follows fails */
 		next = history_maintain(now);
-		limit_trim_claimed();
-		saved_steps_trim();
-		waiting_trim();
+	}
+	if (leftovers_left)
+	{
+		leftovers_left = false; /* if it fails, all else goes on */
+		leftovers_left = trim_leftovers();
 	}
 	if (dead_left)
 	{
-		dead_left = false;		/* if it fails, all else goes on */
+		dead_left = false;
 		dead_left = trim_dead(now);
 	}
 	if (tokens_left)
@@ -370,5 +413,5 @@ housekeeping(TimestampTz now)
 		batches_left = at <= now;
 		next = batches_left ? next : Min(next, at);
 	}
-	return dead_left || tokens_left || batches_left ? now : next;
+	return dead_left || tokens_left || batches_left || leftovers_left ? now : next;
 }

@@ -116,12 +116,15 @@ saved_steps_of(int64 job)
 }
 
 void
-saved_steps_trim(void)
+saved_steps_trim(ItemPointer from, ItemPointer to)
 {
-	(void) engine_statement("DELETE FROM queue_jobs.saved_step s"
-							" WHERE NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.id = s.job)"
+	Oid			types[] = {TIDOID, TIDOID};
+	Datum		values[] = {PointerGetDatum(from), PointerGetDatum(to)};
+
+	(void) engine_statement("DELETE FROM queue_jobs.saved_step s WHERE s.ctid >= $1 AND s.ctid < $2"
+							" AND NOT EXISTS (SELECT FROM queue_jobs.live_job j WHERE j.id = s.job)"
 							" AND NOT EXISTS (SELECT FROM queue_jobs.finished_job f WHERE f.id = s.job)",
-							SPI_OK_DELETE, 0, NULL, NULL, NULL);
+							SPI_OK_DELETE, lengthof(types), types, values, NULL);
 }
 
 bool

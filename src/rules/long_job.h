@@ -49,8 +49,8 @@ extern bool saved_step_add(int64 job, const char *name, Jsonb *value);
 /* Returns all steps of a job, as an object of their values by name. */
 extern Jsonb *saved_steps_of(int64 job);
 
-/* Removes the steps of jobs whose rows are gone. */
-extern void saved_steps_trim(void);
+/* Removes the steps of jobs whose rows are gone, from a piece of their table. */
+extern void saved_steps_trim(ItemPointer from, ItemPointer to);
 
 /* ---- Signals that were sent to jobs, with their payloads: the table job_signal ---- */
 

@@ -32,21 +32,23 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "attribute_numbers.h"
 #include "catalog.h"
+#include "catalog/pg_type_d.h"
 #include "common/hashfn.h"
 #include "compat.h"
+#include "executor/spi.h"
 #include "job.h"
 #include "job_lock.h"
 #include "lane_hint.h"
 #include "live_scan.h"
 #include "miscadmin.h"
 #include "park.h"
+#include "run_as.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -224,11 +226,11 @@ limit_passed_by(const Worker *worker, const Job *job)
 
 /* Unless another transaction is just removing it. */
 static void
-delete_claim(Relation rel, HeapTuple tuple)
+delete_claim(Relation rel, ItemPointer row)
 {
 	TM_FailureData failure;
 
-	(void) QjTableDelete(rel, &tuple->t_self, InvalidSnapshot, false, &failure);
+	(void) QjTableDelete(rel, row, InvalidSnapshot, false, &failure);
 }
 
 /* The job has no slot any more. */
@@ -245,7 +247,7 @@ forget_slots(const Job *job)
 	ScanKeyInit(&key, Anum_claimed_slot_job, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->id));
 	scan = systable_beginscan(rel, catalog_relation(REL_CLAIMED_SLOT_JOB), true, snapshot, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		delete_claim(rel, tuple);
+		delete_claim(rel, &tuple->t_self);
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);
 	table_close(rel, NoLock);
@@ -265,37 +267,39 @@ limit_job_ended(LiveTable *table, const Job *job, const Worker *worker)
 	limit_publish(worker);
 }
 
-/*
- * By the jobs' ids, one after the other: the table is small, and the planner knows nothing of that of jobs.
- */
+/* By the jobs' ids, one after the other: the planner knows nothing of the table of jobs. */
 void
-limit_trim_claimed(void)
+limit_trim_claimed(ItemPointer from, ItemPointer to)
 {
+	Oid			types[] = {TIDOID, TIDOID};
+	Datum		bounds[] = {PointerGetDatum(from), PointerGetDatum(to)};
 	LiveTable	table;
 	IdScan		ids;
 	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
-	Snapshot	snapshot = engine_snapshot();
-	TableScanDesc scan = QjBeginTableScan(rel, snapshot);
-	HeapTuple	tuple;
+	RunAs		saved;
+	uint64		count;
 
 	live_open(&table);
 	id_scan_begin(&ids, &table);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	engine_begin(&saved);
+	count = engine_execute("SELECT ctid, job, attempt FROM queue_jobs.claimed_slot WHERE ctid >= $1 AND ctid < $2",
+						   SPI_OK_SELECT, lengthof(types), types, bounds, NULL);
+	for (uint64 i = 0; i < count; i++)
 	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	descriptor = SPI_tuptable->tupdesc;
 		bool		isnull;
-		int64		id = DatumGetInt64(
-			heap_getattr(tuple, Anum_claimed_slot_job, RelationGetDescr(rel), &isnull));
-		int32		attempt = DatumGetInt32(
-			heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
+		Datum		place = SPI_getbinval(row, descriptor, 1, &isnull);
+		int64		id = DatumGetInt64(SPI_getbinval(row, descriptor, 2, &isnull));
+		int32		attempt = DatumGetInt32(SPI_getbinval(row, descriptor, 3, &isnull));
 		Job			job;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!id_scan_find(&ids, id, &job) || job.attempt != attempt)
-			delete_claim(rel, tuple);
+			delete_claim(rel, (ItemPointer) DatumGetPointer(place));
 	}
+	engine_end(&saved);
 	id_scan_end(&ids);
 	live_close(&table);
-	table_endscan(scan);
-	engine_snapshot_end(snapshot);
 	table_close(rel, NoLock);
 }

@@ -59,7 +59,10 @@ extern void limit_passed_by(const Worker *worker, const Job *job);
 /* Called when a job has ended, or goes back. "job" still has its lease, if it had one. */
 extern void limit_job_ended(LiveTable *table, const Job *job, const Worker *worker);
 
-/* Removes rows of claimed slots that are void; the end of a job removes most of them. For the scheduler. */
-extern void limit_trim_claimed(void);
+/*
+ * Removes rows of claimed slots that are void, from a piece of their table; the end of a job removes most of
+ * them. For the scheduler.
+ */
+extern void limit_trim_claimed(ItemPointer from, ItemPointer to);
 
 #endif

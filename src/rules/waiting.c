@@ -757,19 +757,21 @@ is_latest_for_good(LiveTable *table, const Job *job)
  * statement's snapshot, which is newer, has it.
  */
 void
-waiting_trim(void)
+waiting_trim(ItemPointer from, ItemPointer to)
 {
+	Oid			bound_types[] = {TIDOID, TIDOID};
+	Datum		bounds[] = {PointerGetDatum(from), PointerGetDatum(to)};
 	LiveTable	table;
 	RunAs		saved;
 	uint64		count;
 	Job		   *kept;
 
-	if (IsolationUsesXactSnapshot() || table_has_no_rows(REL_LATEST_CALL))
+	if (IsolationUsesXactSnapshot())
 		return;
 	live_open_to_read(&table);
 	engine_begin(&saved);
-	count = engine_execute("SELECT dedup_hash, call FROM queue_jobs.latest_call", SPI_OK_SELECT,
-						   0, NULL, NULL, NULL);
+	count = engine_execute("SELECT dedup_hash, call FROM queue_jobs.latest_call WHERE ctid >= $1 AND ctid < $2",
+						   SPI_OK_SELECT, lengthof(bound_types), bound_types, bounds, NULL);
 	kept = palloc0(Max(count, 1) * sizeof(Job));
 	for (uint64 i = 0; i < count; i++)
 	{

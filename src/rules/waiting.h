@@ -71,8 +71,8 @@ extern void waiting_settle(LiveTable *table, Job *job);
 /* Notes that the job, which was *before, has been given to another lane, with a key of that one. */
 extern void waiting_moved(const Job *before, const Job *job);
 
-/* Deletes what no run needs any more. For housekeeping. */
-extern void waiting_trim(void);
+/* Deletes what no run needs any more, from a piece of latest_call. For housekeeping. */
+extern void waiting_trim(ItemPointer from, ItemPointer to);
 
 /*
  * Whether a run of the job may have another's args, or stand for the other. Not if a key is missing that the

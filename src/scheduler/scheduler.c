@@ -83,6 +83,8 @@ static bool version_warned = false;
 
 static TimestampTz next_turn;	/* as the last one has found */
 static TimestampTz next_history = 0;	/* long ago; DT_NOEND: not until there is something */
+static TimestampTz history_asked = DT_NOEND;	/* for a look later than the one that is under way */
+static bool history_left = false;	/* a look at the history is under way */
 static TimestampTz next_due;
 static TimestampTz next_heal = DT_NOBEGIN;
 static TimestampTz next_schedule = DT_NOBEGIN;
@@ -188,6 +190,7 @@ look_at_history(TimestampTz at)
 {
 	at = Max(at, own_slot->history_looked_at + HISTORY_EVERY);
 	next_history = Min(next_history, at);
+	history_asked = Min(history_asked, at);
 }
 
 /* Makes due jobs available, in a transaction of its own. */
@@ -618,8 +621,12 @@ look_after_history(TimestampTz now)
 	if (next_history <= now)
 	{
 		own_slot->history_looked_at = now;
+		if (!history_left)
+			history_asked = DT_NOEND;
 		/* it may fail by a trigger that a user has added, say */
 		next_history = catalog_unit(scheduler_maintain_history, &next) ? next : now + HISTORY_LOOK_AFTER;
+		history_left = next_history <= now;
+		next_history = Min(next_history, history_asked);	/* it may have passed what has come since */
 	}
 	else if (next_history == DT_NOEND && demand.busy)
 		next_history = now + HISTORY_LOOK_AFTER;	/* something will have finished by then */
