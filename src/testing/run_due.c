@@ -412,7 +412,8 @@ refuse_within_run(void)
 static DueRuns *
 due_runs(FunctionCallInfo fcinfo)
 {
-	DueRuns    *runs = palloc0(sizeof(DueRuns));
+	/* An executor's slot, which is a part of it, begins at a line of memory; palloc() promises less. */
+	DueRuns    *runs = (DueRuns *) TYPEALIGN(CACHE_LINE, palloc0(sizeof(DueRuns) + CACHE_LINE));
 	ListCell   *cell;
 
 	refuse_null(fcinfo, Arg_run_due_queues, "queues");

@@ -99,7 +99,7 @@ sub same_files
 run_in($root, 'make', '-s', "PG_CONFIG=$pg_config", "DESTDIR=$folder/installed", 'install');
 my %installed = map { s/.*\///r => $_ } files("$folder/installed");
 ok($installed{$_}, "installs $_") for 'queue_jobs.so', 'queue_jobs.control', map { s/.*\///r } glob("$root/src/sql/queue_jobs--*.sql");
-is(join(' ', sort grep { /^queue_jobs--/ } keys %installed), "queue_jobs--0.1.0--$version.sql queue_jobs--0.1.0.sql queue_jobs--$version.sql",
+is(join(' ', sort grep { /^queue_jobs--/ } keys %installed), "queue_jobs--0.1.0--$version.sql queue_jobs--0.1.0.control queue_jobs--0.1.0.sql queue_jobs--$version.sql",
 	'scripts to create and to update it');
 
 # In folders as they are here, or links from one to the other would be broken.
