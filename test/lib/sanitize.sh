@@ -19,6 +19,7 @@ CODE
 #   detect_leaks=0                     a process ends without freeing what it allocated at its start
 #   detect_stack_use_after_return=0    the server measures the depth of its stack by addresses of variables
 #   handle_…=0                         what signals do is the server's business, and tested
+#   quarantine_size_mb=16              tests bound a process's memory: what it freed long before is not in it
 #   abort_on_error=1                   a crash for the server, and so for the test
 # It keeps its name, by which pg_ctl starts it again and a copy finds its own files (t/life_upgrade_in_use.pl), and what a test loads into it (t/fault_clocks.pl).
 postgres=$(command -v postgres)
@@ -26,7 +27,7 @@ mv "$postgres" "$postgres.plain"
 cat >"$postgres" <<WRAPPER
 #!/bin/bash
 export LD_PRELOAD='$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $PWD/no_gettext.so'" \$LD_PRELOAD"
-export ASAN_OPTIONS=abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0
+export ASAN_OPTIONS=quarantine_size_mb=16:abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0
 exec -a "\$0" "\$(dirname "\$0")/postgres.plain" "\$@"
 WRAPPER
 chmod 755 "$postgres"
