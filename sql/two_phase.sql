@@ -51,4 +51,26 @@ SELECT error_of($$SELECT queue_jobs.enqueue('prepared')$$);
 COMMIT PREPARED 'regress_define';
 SELECT queue_jobs.enqueue('prepared') IS NOT NULL AS enqueued;
 
+-- It has the counts of live jobs forgotten. They are made again by one that has changed jobs before, and whose changes count once.
+SELECT queue_jobs.define_worker('quota', max_waiting => 2);
+SELECT queue_jobs.enqueue('quota') AS first \gset
+BEGIN;
+SELECT queue_jobs.enqueue('claimed') IS NOT NULL AS any;
+PREPARE TRANSACTION 'quota';
+COMMIT PREPARED 'quota';
+BEGIN;
+SELECT queue_jobs.cancel(:first);
+SAVEPOINT s;
+SELECT count(*) FROM queue_jobs.enqueue_many('quota', array_fill('{}'::jsonb, '{2}'));
+SELECT queue_jobs.enqueue('quota');
+ROLLBACK TO s;
+SELECT count(*) FROM queue_jobs.enqueue_many('quota', array_fill('{}'::jsonb, '{2}'));
+COMMIT;
+SELECT helper.error_of($$SELECT queue_jobs.enqueue('quota')$$);
+SELECT queue_jobs.cancel(max(id)) FROM queue_jobs.job WHERE worker = 'quota' AND state = 'available';
+SELECT queue_jobs.enqueue('quota') IS NOT NULL AS room;
+SELECT helper.error_of($$SELECT queue_jobs.enqueue('quota')$$);
+SELECT queue_jobs.remove_jobs('quota');
+SELECT queue_jobs.drop_worker('quota');
+
 CALL clean_up();

@@ -48,6 +48,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 #define MAX_CONCURRENCY 10000
 #define MAX_WEIGHT 1000
 #define MAX_RATE 1000000
+#define MAX_WAITING 1000000000
 
 /* A parameter's number, a column's, and both of an option that is stored as it is. */
 #define ARG(name) Arg_define_worker_##name
@@ -375,6 +376,7 @@ set_limits(Definition *definition)
 	bool		rated = set_number(definition, OPTION(rate_limit), 1, MAX_RATE) > 0;
 
 	(void) set_number(definition, OPTION(max_running_jobs), 1, MAX_CONCURRENCY);
+	(void) set_number(definition, OPTION(max_waiting), 1, MAX_WAITING);
 	set_interval(definition, OPTION(rate_period), 1000, LONGEST_PERIOD,
 				 "Give an interval from 1 millisecond to 365 days.");
 	if (limited && PG_ARGISNULL(ARG(concurrency_key)))

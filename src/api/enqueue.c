@@ -320,6 +320,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, Arg_enqueue_queue, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
 	call.waiting = waiting;
+	call.has_quota = worker->max_waiting > 0;
 	call.job.run_at = run_at;
 	call.job.options = options_arguments(fcinfo, worker, Arg_enqueue_max_retries, Arg_enqueue_timeout,
 										 Arg_enqueue_keep_completed, Arg_enqueue_tags);
@@ -586,6 +587,7 @@ add_to_many(EnqueueCall *call, LiveTable *table, Jobs *jobs, const ManyJobs *man
 	dedup_set_key(job, call->worker, args, NULL);
 	job->args = storable_args(args);
 	job->due = job->run_at <= job->created_at;
+	new_job_check_quota(call);
 	jobs->jobs[jobs->count++] = new_job_next(call);
 	MemoryContextSwitchTo(old);
 	if (jobs->count == LIVE_INSERT_MANY)
@@ -621,6 +623,7 @@ queue_jobs_enqueue_many(PG_FUNCTION_ARGS)
 	check_all_args(worker, many.args.values, many.args.count);
 	new_job_begin(&call, GetUserId(), worker, queue, now, many.priority);
 	call.job.options = options;
+	call.has_quota = worker->max_waiting > 0;
 	if (!PG_ARGISNULL(Arg_enqueue_many_batch))
 		join_batch(&call, PG_GETARG_INT64(Arg_enqueue_many_batch));
 	if (many.contexts.values == NULL)

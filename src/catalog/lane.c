@@ -415,6 +415,17 @@ lane_of_worker(const char *worker, const char *queue)
 	return lanes;
 }
 
+List *
+lanes_of_owner(const Worker *worker, Oid owner)
+{
+	List	   *lanes = NIL;
+	ListCell   *cell;
+
+	foreach(cell, worker_all_names(worker))
+		lanes = list_concat(lanes, read_content(lfirst(cell), NULL, owner).lanes);
+	return lanes;
+}
+
 bool
 lane_any_of_queue(const char *queue)
 {

@@ -72,6 +72,7 @@ WORKER_COLUMN(max_delay, microseconds)	/* 0: none */
 WORKER_COLUMN(dedup_args, keys)			/* args keys, one a line, that are in the key of a job; NULL: all */
 WORKER_COLUMN(cancel_running, boolean)	/* if_deduplicated, beside reschedule_once */
 WORKER_COLUMN(aliases, tags)			/* its former names, one a line, the latest first */
+WORKER_COLUMN(max_waiting, integer)		/* jobs of one role that wait; 0: no limit */
 ROW_COLUMN(pending, text)				/* SQL condition on the record */
 ROW_COLUMN(remaining_work, text)		/* query */
 ROW_COLUMN(search_path, text)			/* for the names in these; see worker_search_path() */

@@ -22,6 +22,7 @@
 #include "job_lock.h"
 #include "lane.h"
 #include "lane_hint.h"
+#include "lane_jobs.h"
 #include "location.h"
 #include "long_job.h"
 #include "member_range.h"
@@ -99,6 +100,27 @@ new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue, T
 	call->job.no_later = NO_TIME;
 	call->job.indexed_at = NO_TIME;
 	call->job.lane = lane_for(cached ? cached : worker, queue, owner);
+}
+
+void
+new_job_check_quota(EnqueueCall *call)
+{
+	const Worker *worker = call->worker;
+	Oid			owner;
+
+	if (!call->has_quota)
+		return;
+	owner = lane_get(call->job.lane)->owner;
+	if (call->added++ == 0)
+		call->backlog = jobs_waiting(worker, owner);
+	if (call->backlog + call->added > worker->max_waiting)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many jobs of worker \"%s\" wait", worker->name),
+				 errdetail("Role \"%s\" has %lld that wait, this call adds %lld or more, and max_waiting is %d.",
+						   GetUserNameFromId(owner, true), (long long) call->backlog,
+						   (long long) call->added, worker->max_waiting),
+				 errhint("Enqueue it when fewer wait, or define the worker with a higher max_waiting.")));
 }
 
 /* A job that may read from a replica gives it time to catch up. */
@@ -214,6 +236,8 @@ change_or_insert(EnqueueCall *call, LiveTable *table, bool *duplicate)
 	{
 		waiting_begin(job, &call->waiting);
 		job->due = job->due || job->run_at <= job->created_at;
+		if (waited == WAITED_NONE)
+			new_job_check_quota(call);
 		id = new_job_insert(call, table);
 		if (job->waits == NULL)
 			waiting_written(job->dedup_hash, NULL);
@@ -251,6 +275,8 @@ new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,
 			batch_add_joint(job->batch, standing);
 		return standing;
 	}
+	if (found == STANDING_NONE)
+		new_job_check_quota(call);
 	job->args = stored;
 	return new_job_insert(call, table);
 }
@@ -497,6 +523,8 @@ enqueue_step(const StepJob *step)
 	call.job.batch = step->batch;
 	call.job.step = unconstify(char *, step->name);
 	call.job.options = step->options;
+	call.has_quota = step->worker->max_waiting > 0;
+	new_job_check_quota(&call);
 	if (step->dedup_key != NULL)
 		dedup_set_key(&call.job, step->worker, step->args, step->dedup_key);
 	if (step->waits)

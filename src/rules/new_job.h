@@ -23,6 +23,9 @@ typedef struct EnqueueCall
 	bool		of_engine;		/* see enqueue_for() */
 	bool		waits;			/* for other jobs */
 	bool		keeps_run_at;	/* also if its worker may read from a replica */
+	bool		has_quota;		/* the worker's max_waiting counts: a user enqueues */
+	int64		backlog;		/* how many of the owner's jobs waited before this call */
+	int64		added;			/* how many this call has added to them, if it has_quota */
 	WaitingCall waiting;		/* what becomes of the job of its key that waits */
 	Job			job;			/* a template */
 } EnqueueCall;
@@ -42,6 +45,9 @@ extern char *checked_dedup_key(char *key);
 /* Sets what all jobs of a call share. */
 extern void new_job_begin(EnqueueCall *call, Oid owner, Worker *worker, const char *queue,
 						  TimestampTz now, int priority);
+
+/* Called before a job is added that stands for itself: raises an ERROR if too many wait (max_waiting). */
+extern void new_job_check_quota(EnqueueCall *call);
 
 /* Enqueues a job, or finds another job that stands for it. Returns the id of either. */
 extern int64 new_job_add(EnqueueCall *call, LiveTable *table, Jsonb *args, const char *token,

@@ -328,6 +328,50 @@ live_counts_get(LaneCount **counts, int *count)
 	return there;
 }
 
+/* How many of the jobs wait. */
+static int64
+waiting_of(const int64 *kinds)
+{
+	return kinds[KIND_SCHEDULED] + kinds[KIND_DUE] + kinds[KIND_RETRYABLE] + kinds[KIND_WAITING];
+}
+
+/* How many jobs of a lane wait, by what transactions have committed. */
+static int64
+waiting_of_lane(int32 id)
+{
+	CountedLane *lane = find_lane(id, false);
+	int64		kinds[LIVE_KINDS];
+
+	if (lane == NULL)
+		return 0;
+	for (int kind = 0; kind < LIVE_KINDS; kind++)
+		kinds[kind] = (int64) pg_atomic_read_u64(&lane->kinds[kind]);
+	return waiting_of(kinds);
+}
+
+bool
+live_counts_waiting(const int32 *lanes, int count, int64 *waiting)
+{
+	const Noted *notes = noted.notes;
+	CountedDatabase *counted;
+	bool		there;
+
+	*waiting = 0;
+	if (live_counts == NULL || written_by_sql || pg_atomic_read_u32(&live_counts->wanted) == 0)
+		return false;
+	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_SHARED);
+	counted = find_database(MyDatabaseId);
+	there = counted != NULL && counted->state == COUNT_THERE;
+	for (int i = 0; i < count && there; i++)
+		*waiting += waiting_of_lane(lanes[i]);
+	LWLockRelease(shared_lock_of(LOCK_OF_COUNTS));
+	for (int i = 0; i < noted.count && there; i++)
+		for (int j = 0; j < count; j++)
+			if (notes[i].lane == lanes[j])
+				*waiting += waiting_of(notes[i].kinds);
+	return there;
+}
+
 /* ---- counting ---- */
 
 /* Whether another session, which lives, counts the database's jobs. */
@@ -425,13 +469,17 @@ note_snapshot(CountedDatabase *counted, Snapshot snapshot)
 	counted->state = COUNT_BEGUN;
 }
 
+/*
+ * What this transaction has changed is added when it commits: so the snapshot shows none of it, as if its
+ * first command were still to come.
+ */
 bool
-live_counts_begin(Snapshot *snapshot)
+live_counts_begin(Snapshot *snapshot, bool own_too)
 {
 	CountedDatabase *counted;
 	bool		begun = false;
 
-	if (!live_counts_possible() || noted.count > 0)
+	if (!live_counts_possible() || (own_too && noted.count > 0))
 		return false;
 	*snapshot = NULL;
 	LWLockAcquire(shared_lock_of(LOCK_OF_COUNTS), LW_EXCLUSIVE);
@@ -441,6 +489,8 @@ live_counts_begin(Snapshot *snapshot)
 		pg_atomic_write_u32(&live_counts->wanted, 1);
 		pg_memory_barrier();	/* a transaction that has not seen that is seen by the snapshot */
 		*snapshot = GetLatestSnapshot();
+		if (noted.count > 0)
+			(*snapshot)->curcid = FirstCommandId;
 		begun = (*snapshot)->xcnt <= MOST_RUNNING;
 		if (begun)
 			note_snapshot(counted, *snapshot);

@@ -46,6 +46,12 @@ extern void live_counts_forget(Oid database);
  */
 extern bool live_counts_get(LaneCount **counts, int *count);
 
+/*
+ * How many jobs of these lanes wait, as this transaction has left them: all except those that have a lease.
+ * Returns false if they have not been counted.
+ */
+extern bool live_counts_waiting(const int32 *lanes, int count, int64 *waiting);
+
 /* Whether what another process counts is of use to this transaction. */
 extern bool live_counts_possible(void);
 
@@ -55,9 +61,10 @@ extern bool live_counts_await(void);
 /*
  * Begins to count. The caller counts the rows that the snapshot, registered here, sees, and hands the
  * result in by live_counts_put(). Returns false if another session is counting, or this is not the time for
- * it.
+ * it. "own_too": the caller wants to see what this transaction has changed; then there must be nothing, for
+ * the snapshot does not show it.
  */
-extern bool live_counts_begin(Snapshot *snapshot);
+extern bool live_counts_begin(Snapshot *snapshot, bool own_too);
 extern void live_counts_put(const LaneCount *counts, int count);
 
 extern void live_counts_init(void);

@@ -17,7 +17,8 @@ ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN max_delay interval,
     ADD COLUMN dedup_args text[],
     ADD COLUMN cancel_running boolean NOT NULL DEFAULT false,
-    ADD COLUMN aliases text[] NOT NULL DEFAULT '{}';
+    ADD COLUMN aliases text[] NOT NULL DEFAULT '{}',
+    ADD COLUMN max_waiting integer;
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_arguments IS 'types of the handler''s parameters: with its name and owner, which function it is';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_owner IS 'owner of the handler at the definition: another role''s function is never called in its place';
 COMMENT ON COLUMN queue_jobs.defined_worker.read_handler_owner IS 'the same of read_handler';
@@ -33,6 +34,7 @@ COMMENT ON COLUMN queue_jobs.defined_worker.max_delay IS 'debounce puts no job o
 COMMENT ON COLUMN queue_jobs.defined_worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.defined_worker.cancel_running IS 'under until_executed, a job that is enqueued while one of its key runs interrupts that one';
 COMMENT ON COLUMN queue_jobs.defined_worker.aliases IS 'its former names, the latest first: jobs of these are its own';
+COMMENT ON COLUMN queue_jobs.defined_worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE ARRAY[definer, coalesce(handler_owner, definer), coalesce(read_handler_owner, definer), coalesce(retry_backoff_owner, definer)]::oid[] <@ ARRAY(SELECT oid FROM pg_catalog.pg_roles)');
 
 -- With it keys are hashed (src/catalog/catalog.c), so that no role can choose one whose hash is that of another role's. A restore brings a second row: the oldest

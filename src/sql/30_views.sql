@@ -346,7 +346,8 @@ SELECT w.name,
        COALESCE(w.if_waiting, 'drop') AS if_waiting,
        w.max_delay,
        w.dedup_args,
-       w.aliases
+       w.aliases,
+       w.max_waiting
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT queue_jobs_internal.present_worker(l.worker) AS worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs_internal.lane_duplicates() d

@@ -89,6 +89,7 @@ COMMENT ON COLUMN queue_jobs.worker.if_waiting IS 'what becomes of the job of it
 COMMENT ON COLUMN queue_jobs.worker.max_delay IS 'debounce puts no job off for longer than this; NULL: for as long as calls come';
 COMMENT ON COLUMN queue_jobs.worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.worker.aliases IS 'its former names: jobs that were enqueued by them, or are, are its own';
+COMMENT ON COLUMN queue_jobs.worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
 COMMENT ON COLUMN queue_jobs.worker.encrypt_result IS 'the results of its jobs are stored as ciphertext';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';

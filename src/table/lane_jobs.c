@@ -18,6 +18,7 @@
 #include "exclusive_commands.h"
 #include "executor_slot.h"
 #include "fmgr.h"
+#include "lane.h"
 #include "lane_jobs.h"
 #include "live_row.h"
 #include "live_table.h"
@@ -479,7 +480,7 @@ get_counts(Relation rel, LaneCount **counts, int *number, Snapshot *snapshot)
 			if (have_counted(rel))
 				continue;
 		}
-		if (registry_subscription() == NULL && live_counts_begin(snapshot))
+		if (registry_subscription() == NULL && live_counts_begin(snapshot, true))
 			return false;
 		if (!live_counts_await())
 			break;
@@ -523,6 +524,67 @@ lane_jobs(void)
 	return count.lanes;
 }
 
+/* ---- how many jobs of a worker wait ---- */
+
+/* Has live jobs counted, if they are not: by another process where there are many. */
+static void
+have_counts(Relation rel)
+{
+	Count		count = {0};
+	Snapshot	snapshot;
+
+	if (live_counts_await() || registry_subscription() != NULL || have_counted(rel) ||
+		!live_counts_begin(&snapshot, false))
+		return;
+	begin_count(&count);
+	count_all(&count, rel, snapshot);
+	hash_destroy(count.lanes);
+	MemoryContextDelete(count.each);
+}
+
+/* Counts the rows. */
+static int64
+count_waiting(Relation rel, const int32 *lanes, int number)
+{
+	Count		count = {0};
+	Snapshot	snapshot = engine_snapshot();
+	int64		waiting = 0;
+
+	begin_count(&count);
+	read_live_rows(&count, rel, snapshot);
+	for (int i = 0; i < number; i++)
+	{
+		const int64 *kinds = jobs_of(&count, lanes[i])->rows.kinds;
+
+		waiting += kinds[KIND_SCHEDULED] + kinds[KIND_DUE] + kinds[KIND_RETRYABLE] + kinds[KIND_WAITING];
+	}
+	hash_destroy(count.lanes);
+	MemoryContextDelete(count.each);
+	engine_snapshot_end(snapshot);
+	return waiting;
+}
+
+int64
+jobs_waiting(const Worker *worker, Oid owner)
+{
+	List	   *of_owner = lanes_of_owner(worker, owner);
+	int			number = list_length(of_owner);
+	int32	   *lanes = palloc(sizeof(int32) * Max(number, 1));
+	int64		waiting;
+	Relation	rel;
+
+	for (int i = 0; i < number; i++)
+		lanes[i] = ((const Lane *) list_nth(of_owner, i))->id;
+	if (live_counts_waiting(lanes, number, &waiting))
+		return waiting;
+	rel = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
+	have_counts(rel);
+	if (!live_counts_waiting(lanes, number, &waiting))
+		waiting = count_waiting(rel, lanes, number);
+	table_close(rel, AccessShareLock);
+	return waiting;
+}
+
 /*
  * Counts live jobs for the sessions that ask, unless one of them counts. Leaves off if a command needs the
  * database for itself.
@@ -535,7 +597,7 @@ lane_jobs_count(void)
 	Snapshot	snapshot;
 
 	begin_count(&count);
-	if (live_counts_begin(&snapshot))
+	if (live_counts_begin(&snapshot, true))
 		count_all(&count, rel, snapshot);
 	MemoryContextDelete(count.each);
 	table_close(rel, AccessShareLock);

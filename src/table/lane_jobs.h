@@ -6,6 +6,7 @@
 #define QUEUE_JOBS_LANE_JOBS_H
 
 #include "live_count.h"
+#include "registry.h"
 #include "utils/hsearch.h"
 
 #define LIVE_JOB_STATES JOB_COMPLETED	/* those of JobState that come before it */
@@ -20,5 +21,12 @@ typedef struct LaneJobs
 
 /* The lanes that have any, as LaneJobs, in the current memory context. */
 extern HTAB *lane_jobs(void);
+
+/*
+ * How many jobs of the worker wait that the role owns, in all queues: all that this transaction sees except
+ * those that have a lease, and none of other transactions that are in progress. Without shared memory, and in
+ * a transaction that has written jobs by SQL, this reads all live jobs.
+ */
+extern int64 jobs_waiting(const Worker *worker, Oid owner);
 
 #endif

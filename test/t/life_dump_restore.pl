@@ -35,7 +35,7 @@ SELECT queue_jobs.heartbeat('claimant');
 SELECT queue_jobs.enqueue('keyed', '{"key": 1}'), queue_jobs.enqueue('keyed', dedup_key => 'token');
 SELECT queue_jobs.enqueue('tenant', '{"tenant": 1}') FROM generate_series(1, 2);
 SELECT queue_jobs.claim('claimant', '{tenant}', lease => '1 hour');
-SELECT queue_jobs.define_worker('options', queue => 'options', idempotent => true, if_waiting => 'replace', dedup_args => '{n}', retry_for => '1 hour', aliases => '{former}', inherit_context => false);
+SELECT queue_jobs.define_worker('options', queue => 'options', idempotent => true, if_waiting => 'replace', dedup_args => '{n}', retry_for => '1 hour', aliases => '{former}', inherit_context => false, max_waiting => 100);
 SELECT queue_jobs.enqueue('options', '{"n": 6}', delay => '1 day', max_retries => 3, timeout => '1 min', keep_completed => '2 days', tags => '{a,"b c"}');
 SELECT queue_jobs.enqueue('options', jsonb_build_object('n', n), dedup_key => 'quiet', if_waiting => 'debounce', delay => '1 hour', max_delay => '1 day') FROM generate_series(7, 9) n;
 SQL
