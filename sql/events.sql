@@ -204,6 +204,21 @@ SELECT count(*), count(DISTINCT p) FROM queue_jobs.publish('many.7') p;
 SELECT count(*) FROM (SELECT queue_jobs.publish('few.' || i) FROM generate_series(1, 1000) i) p;
 ROLLBACK;
 
+-- What each session that publishes must keep, and look at, has a bound; a superuser's subscriptions have none in number.
+BEGIN;
+SELECT error_of($$SELECT queue_jobs.subscribe('a', 'mail', jsonb_build_object('id', repeat('x', 10000)))$$);
+SELECT queue_jobs.subscribe('large', 'mail', jsonb_build_object('id', repeat('x', 9900)));
+RESET ROLE;
+INSERT INTO queue_jobs.event_subscriber (event, worker, owner) SELECT 'n' || n, 'mail', 'regress_app' FROM generate_series((SELECT count(*) + 1 FROM queue_jobs.event_subscriber WHERE owner = 'regress_app'::regrole), 2000) n;
+SET ROLE regress_app;
+SELECT error_of($$SELECT queue_jobs.subscribe('one more', 'mail')$$);
+SELECT queue_jobs.subscribe('n700', 'mail', '{"id": 1}'), queue_jobs.unsubscribe('n800', 'mail');
+SELECT count(*), queue_jobs.subscribe('n700', 'stock') FROM queue_jobs.event_subscription;
+RESET ROLE;
+INSERT INTO queue_jobs.event_subscriber (event, worker, owner) SELECT 'n' || n, 'mail', current_user::regrole FROM generate_series(1, 2000) n;
+SELECT queue_jobs.subscribe('one more', 'outside');
+ROLLBACK;
+
 -- A dropped role's subscriptions make no jobs.
 RESET ROLE;
 CREATE ROLE regress_gone;

@@ -213,6 +213,21 @@ REVOKE EXECUTE ON FUNCTION private() FROM PUBLIC;
 SET ROLE regress_other;
 SELECT error_of($$SELECT queue_jobs.define_worker('sly', 'app.private', run_as => 'definer')$$);
 
+-- Each session has all definitions in memory: those of a role have a bound, also where each is small.
+SET ROLE regress_app;
+SELECT queue_jobs.define_worker('one of many');
+RESET ROLE;
+BEGIN;
+INSERT INTO queue_jobs.defined_worker
+SELECT (jsonb_populate_record(w, jsonb_build_object('name', 'many ' || n, 'pending', repeat('x', 2500)))).*
+  FROM queue_jobs.defined_worker w, generate_series(1, 4200) n WHERE w.name = 'one of many';
+SET LOCAL ROLE regress_app;
+SELECT regexp_replace(e, '[0-9]+ bytes', 'N bytes') FROM error_of($$SELECT queue_jobs.define_worker('small')$$) e;
+SELECT regexp_replace(e, '[0-9]+ bytes', 'N bytes') FROM error_of($$SELECT queue_jobs.change_worker('one of many', timeout => '1 s')$$) e;
+SET LOCAL ROLE regress_other;
+SELECT queue_jobs.define_worker('another role''s');
+ROLLBACK;
+
 SET ROLE regress_app;
 CALL clean_up();
 SELECT count(*) FROM queue_jobs.worker;

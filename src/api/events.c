@@ -40,6 +40,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_unsubscribe);
 PG_FUNCTION_INFO_V1(queue_jobs_publish);
 
 #define KEPT_FOR USECS_PER_DAY	/* the token of a dedup_key */
+#define MOST_OF_FILTER 10000	/* bytes: each session that publishes has all filters in memory */
+#define MOST_OF_ROLE 2000		/* subscriptions: each publish looks at all of them */
 
 /* A row of event_subscriber. */
 typedef struct Subscription
@@ -452,6 +454,38 @@ check_pattern(const char *pattern)
 	check_name("event", prefix);
 }
 
+/* ERROR if the filter is too large, or not one that may be stored. */
+static void
+check_filter(Jsonb *filter)
+{
+	int			size = (int) VARSIZE_ANY_EXHDR(filter);
+
+	jsonb_check_text(filter, "filter");
+	if (size > MOST_OF_FILTER)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("filter is too large"),
+				 errdetail("It has %d bytes; at most %d are allowed.", size, MOST_OF_FILTER),
+				 errhint("Let the worker look at the rest of the payload.")));
+}
+
+/* ERROR if the current user has as many subscriptions as a role may have. */
+static void
+check_number(void)
+{
+	Oid			types[] = {REGROLEOID};
+	Datum		values[] = {ObjectIdGetDatum(GetUserId())};
+
+	if (!superuser() &&
+		engine_statement("SELECT FROM queue_jobs.event_subscriber WHERE owner = $1", SPI_OK_SELECT,
+						 lengthof(types), types, values, NULL) > MOST_OF_ROLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("role \"%s\" has too many subscriptions", GetUserNameFromId(GetUserId(), true)),
+				 errdetail("At most %d are allowed.", MOST_OF_ROLE),
+				 errhint("Subscribe workers to patterns, as \"order.*\", or one worker that calls others.")));
+}
+
 /* Returns the worker of that name, which must be a user's. */
 static Worker *
 worker_to_subscribe(const char *name)
@@ -494,7 +528,7 @@ queue_jobs_subscribe(PG_FUNCTION_ARGS)
 		nulls[3] = 'n';
 	else
 	{
-		jsonb_check_text(PG_GETARG_JSONB_P(Arg_subscribe_filter), "filter");
+		check_filter(PG_GETARG_JSONB_P(Arg_subscribe_filter));
 		values[3] = PG_GETARG_DATUM(Arg_subscribe_filter);
 	}
 	/* the subscriber hears now of what enqueue() would refuse, and not the log at each publish */
@@ -502,6 +536,7 @@ queue_jobs_subscribe(PG_FUNCTION_ARGS)
 	engine_statement("INSERT INTO queue_jobs.event_subscriber (event, worker, owner, filter) VALUES ($1, $2, $3, $4)"
 					 " ON CONFLICT (event, worker, owner) DO UPDATE SET filter = EXCLUDED.filter",
 					 SPI_OK_INSERT, lengthof(types), types, values, nulls);
+	check_number();
 	catalog_announce_change();
 	PG_RETURN_VOID();
 }

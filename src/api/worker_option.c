@@ -11,6 +11,7 @@
 #include "job.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "registry.h"
 #include "run_as.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -335,10 +336,11 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 }
 
 /*
- * Smaller arguments are not summed up: a migration that defines thousands of workers would read all of them
- * for each.
+ * Smaller arguments are not summed up, unless workers are very many: a migration that defines thousands of
+ * workers would read all of them for each.
  */
 #define WORTH_A_SUM 1024
+#define VERY_MANY 4000
 
 /* Returns the bytes of the texts that were given. */
 static int64
@@ -387,7 +389,7 @@ definition_size_check(FunctionCallInfo fcinfo, const char *worker, Oid definer)
 				 errdetail("Its texts have %lld bytes; at most %d are allowed.", (long long) size,
 						   MOST_OF_DEFINITION),
 				 errhint("Put long conditions and queries into a function or a view.")));
-	if (size <= WORTH_A_SUM || superuser_arg(definer))
+	if ((size <= WORTH_A_SUM && registry_worker_count() < VERY_MANY) || superuser_arg(definer))
 		return;
 	others = size_of_others(worker, definer);
 	if (others + size > MOST_OF_ROLE)

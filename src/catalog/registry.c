@@ -638,6 +638,13 @@ registry_worker_names(void)
 	return names;
 }
 
+int
+registry_worker_count(void)
+{
+	refresh_registry();
+	return (int) hash_get_num_entries(workers);
+}
+
 Worker *
 registry_default_worker(char *name, char *queue)
 {

@@ -31,6 +31,7 @@ extern Worker *registry_definition(const char *name, WorkerTexts *texts);
 
 /* The names of all workers, in their order, in the current memory context. */
 extern List *registry_worker_names(void);
+extern int	registry_worker_count(void);
 
 /*
  * The worker that a job under way has after its worker has been dropped: one with define_worker()'s

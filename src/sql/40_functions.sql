@@ -874,7 +874,7 @@ CREATE FUNCTION queue_jobs.subscribe(
     filter jsonb DEFAULT NULL)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_subscribe';
 COMMENT ON FUNCTION queue_jobs.subscribe(text, text, jsonb) IS
-'From the commit on, each such event that is published makes a job of the worker, which is the calling role''s, with args {"event", "payload"}. event: a name; or "order.*" for all that begin with "order.", at any depth; or "*" for all. filter: only events whose payload contains it (jsonb''s @>). Subscribed again by the same role, the filter is replaced. A worker that one role subscribes by several patterns gets one job of an event. Errors: 22023 no name or pattern, or args that the worker''s handler can never take, 42704 no such worker, 42501 no right to the handler of a definer''s worker.';
+'From the commit on, each such event that is published makes a job of the worker, which is the calling role''s, with args {"event", "payload"}. event: a name; or "order.*" for all that begin with "order.", at any depth; or "*" for all. filter: only events whose payload contains it (jsonb''s @>). Subscribed again by the same role, the filter is replaced. A worker that one role subscribes by several patterns gets one job of an event. Errors: 22023 no name or pattern, or args that the worker''s handler can never take, 42704 no such worker, 42501 no right to the handler of a definer''s worker, 54000 a filter of more than 10,000 bytes, or a role that is no superuser would have more than 2,000 subscriptions.';
 
 CREATE FUNCTION queue_jobs.unsubscribe(
     event text,
