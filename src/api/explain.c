@@ -334,11 +334,12 @@ check_key(const Subject *subject, Reasons *reasons)
 static void
 check_encryption(const Subject *subject, Reasons *reasons)
 {
-	char	   *why;
+	char	   *why = NULL;
 
-	if (subject->job.encrypted == 0 && (subject->worker == NULL || !subject->worker->encrypt_result))
-		return;
-	why = encryption_key_missing(&subject->job, subject->worker);
+	if (subject->job.encrypted != 0 || (subject->worker != NULL && subject->worker->encrypt_result))
+		why = encryption_key_missing(&subject->job, subject->worker);
+	if (why == NULL && subject->job.call != 0 && subject->worker != NULL)
+		why = waiting_lacks_key(&subject->job, subject->worker);
 	if (why != NULL)
 		add_reason(reasons, REASON_ENCRYPTION_KEY, why, NULL);
 }

@@ -518,7 +518,7 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 	const Labels *labels = &worker->labels;
 
 	put_runs(rows, worker);
-	put_counter(rows, "queue_jobs_duplicates_total", "Duplicates that were not enqueued, because a job stood for them.", labels, (double) worker->dropped);
+	put_counter(rows, "queue_jobs_duplicates_total", "Calls that added no job: one of their key stood for them, or was changed (if_waiting).", labels, (double) worker->dropped);
 	put_counter(rows, "queue_jobs_merged_total", "Duplicates that were removed when another job of the same key started.", labels, (double) worker->merged);
 	put_gauge(rows, "queue_jobs_disabled", "Whether disable_worker() has switched the worker off: 1 or 0.", labels, worker->disabled);
 	if (worker->max_running == 0)

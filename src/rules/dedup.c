@@ -48,6 +48,7 @@
 #include "dedup.h"
 #include "dependency.h"
 #include "encrypted_job.h"
+#include "encryption_key.h"
 #include "end_news.h"
 #include "executor_slot.h"
 #include "history.h"
@@ -504,9 +505,11 @@ calls_let_start(LiveTable *table, const Job *job, const Worker *worker)
 		return true;
 	key_calls_await(job->dedup_hash);
 	until = waiting_put_off_until(table, job);
+	if (until == NO_TIME && waiting_lacks_key(job, worker) != NULL)
+		until = GetCurrentTimestamp() + LOOK_FOR_KEYS_EVERY;
 	if (until != NO_TIME)
 		look_again_at_lane(job, worker, until);
-	return until == NO_TIME && !waiting_lacks_key(job, worker);
+	return until == NO_TIME;
 }
 
 bool

@@ -683,14 +683,16 @@ report_altered(const Job *job, const Job *latest)
 			 errhint("Find out who has written to the tables of queue_jobs.")));
 }
 
-bool
+char *
 waiting_lacks_key(const Job *job, const Worker *worker)
 {
 	Job			latest;
-	bool		whole_lane;
+	char	   *why;
 
-	return read_latest(job, job->call, &latest) && job_may_be_encrypted(&latest, worker) &&
-		pass_by_without_key(&latest, worker, lane_get(job->lane), &whole_lane);
+	if (!read_latest(job, job->call, &latest) || !job_may_be_encrypted(&latest, worker))
+		return NULL;
+	why = encryption_key_missing(&latest, worker);
+	return why == NULL ? NULL : psprintf("args of a later call: %s", why);
 }
 
 /* Gives the job the args of a later call, which an earlier run has had. */

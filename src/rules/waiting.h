@@ -54,10 +54,10 @@ extern void waiting_transaction_end(XactEvent event);
 extern TimestampTz waiting_put_off_until(LiveTable *table, const Job *job);
 
 /*
- * Whether a key is missing by which the args are encrypted that an earlier run has left for the job. Claims
- * look at the lane again after a while.
+ * Returns why a key is missing by which the args are encrypted that an earlier run has left for the job, as a
+ * sentence; or NULL.
  */
-extern bool waiting_lacks_key(const Job *job, const Worker *worker);
+extern char *waiting_lacks_key(const Job *job, const Worker *worker);
 
 /* Whether a run of the job is one of the other's too, though it may not be due. */
 extern bool waiting_merges(const Job *job, const Job *other);

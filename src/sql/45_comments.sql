@@ -77,7 +77,7 @@ COMMENT ON COLUMN queue_jobs.worker.definer IS 'the role that the worker belongs
 COMMENT ON COLUMN queue_jobs.worker.loggable_args IS 'keys of the args whose values may be logged; numbers always may';
 COMMENT ON COLUMN queue_jobs.worker.keep_completed IS 'how long completed and cancelled jobs stay in the view job';
 COMMENT ON COLUMN queue_jobs.worker.enabled IS 'false: disable_worker() has switched it off';
-COMMENT ON COLUMN queue_jobs.worker.dropped_duplicates IS 'duplicates that were not enqueued, since the server started';
+COMMENT ON COLUMN queue_jobs.worker.dropped_duplicates IS 'calls that added no job, since the server started: one of their key stood for them, or was changed (if_waiting)';
 COMMENT ON COLUMN queue_jobs.worker.merged_duplicates IS 'duplicates that were removed when another job of the same key started, since the server started';
 COMMENT ON COLUMN queue_jobs.worker.namespace IS 'the part of queue before the colon; NULL: none';
 COMMENT ON COLUMN queue_jobs.worker.search_path IS 'by which names in pending and remaining_work are found: as it was at the definition, without schemas in which other roles might create than the definer, the handler''s owner and superusers; looked at again at each run';

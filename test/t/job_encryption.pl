@@ -278,8 +278,26 @@ my $fixed = sql_as('app', q{SELECT queue_jobs.enqueue('once', '{"a": 1}')});
 write_keys(3, 'dedup');
 restart();
 is(sql_as('app', q{SELECT queue_jobs.enqueue('once', '{"a": 1}')}), $fixed, 'with a key for duplicates, they outlive all versions');
+
+# A job gets the args of a later call, whose run has ended: it waits for the key of those, too.
+write_keys(2, 'dedup');
+restart();
+sql_as('app', q{SELECT queue_jobs.define_worker('late', encrypt => '{a}')});
+my $call = sub { return "SELECT queue_jobs.enqueue('late', '{\"a\": \"sesame$_[0]\"}', dedup_key => 'k', if_waiting => 'replace')" };
+my $open = in_background($node, user => 'app');
+my $early = $open->query('BEGIN; ' . $call->('early'));
+write_keys(2, 3, 'dedup');
+reload();
+is(sql_as('app', "BEGIN; SELECT 1 FROM (" . $call->('later') . ") s; SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.claim('a', '{late}'); COMMIT"), "1\n1", 'a later call runs beside an open one');
+$open->query('COMMIT');
+$open->quit;
+write_keys(2, 'dedup');
+restart();
+is(sql_as('app', q{SELECT count(*) FROM queue_jobs.claim('a', '{late}')}), '0', 'the early job waits while the key of the later args is missing');
+like(sql("SELECT reason, detail FROM queue_jobs.explain_job($early)"), qr/^encryption_key\|args of a later call.*version 3 is missing/m, '… as explain_job() says');
 write_keys(1, 2, 3, 'dedup');
 restart();
+is(sql_as('app', q{SELECT args ->> 'a' FROM queue_jobs.claim('a', '{late}')}), 'sesamelater', 'with the key it gets them');
 
 # ---- a command that hangs ----
 
