@@ -15,6 +15,7 @@
 #include "hooks.h"
 #include "job_control.h"
 #include "job_lock.h"
+#include "key_hint.h"
 #include "lane.h"
 #include "live_count.h"
 #include "lost_claim.h"
@@ -38,6 +39,7 @@ static void (*const before_commit[]) (XactEvent event) = {
 	waiting_before_commit,
 	batch_deaths_before_commit,
 	member_ranges_before_commit,
+	key_hints_before_commit,	/* after those that insert jobs */
 };
 
 /* At XACT_EVENT_COMMIT, ABORT or PREPARE. */

@@ -475,7 +475,7 @@ look_at_waiting_row(Look *look, TupleTableSlot *slot, const Job *other, Timestam
 
 /*
  * Looks at the row of the key that was written last, if it is known. Beside an old snapshot a walk over the
- * versions of the row would be longer with each call. (A call that interrupts runs must find all of them.)
+ * versions of the row would be longer with each call.
  */
 static void
 look_at_known_row(Look *look, TimestampTz now)
@@ -486,7 +486,7 @@ look_at_known_row(Look *look, TimestampTz now)
 	Snapshot	snapshot;
 	Job			other;
 
-	if (look->worker->cancel_running || !key_hint_row(look->job->dedup_hash, &tid) ||
+	if (!key_hint_row(look->job->dedup_hash, &tid) ||
 		ItemPointerGetBlockNumber(&tid) >= RelationGetNumberOfBlocks(rel))
 		return;
 	CommandCounterIncrement();
@@ -515,9 +515,11 @@ look_once(Look *look)
 		dedup_same_key(look->job, current_job.job))
 		note_run(look, current_job.job);
 	look_at_known_row(look, now);
-	if (look->changed || look->result == WAITED_CHANGED)
+	if (look->changed || (look->result == WAITED_CHANGED && !look->worker->cancel_running))
 		return;
 	key_scan_begin(&scan, look->table, look->job->dedup_hash);
+	if (look->result == WAITED_CHANGED)
+		key_scan_pass_over(&scan, look->id);	/* the call interrupts all runs of other jobs of the key */
 	while (!look->changed && (look->result != WAITED_CHANGED || look->worker->cancel_running) &&
 		   key_scan_next(&scan, &other))
 		look_at_waiting_row(look, scan.slot, &other, now);

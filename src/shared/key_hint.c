@@ -20,9 +20,12 @@ typedef struct KeyHint
 	slock_t		mutex;
 	Oid			database;
 	int64		key;			/* whose hint it is; 0: no key's */
-	int64		from;
+	int64		from;			/* of committed jobs */
+	int64		from_open;		/* of those of open transactions, too */
 	int			inserting;		/* transactions that have inserted, of any key at this place, and not ended */
 	uint64		inserters;		/* that there have been so far */
+	int			committing;		/* those of them that have begun to commit, and not ended */
+	uint64		commits;		/* that there have been so far */
 	Oid			row_database;
 	int64		row_key;		/* whose row is known; 0: none */
 	ItemPointerData row;
@@ -31,6 +34,7 @@ typedef struct KeyHint
 typedef struct KeyHints
 {
 	pg_atomic_uint32 in_doubt;	/* prepared transactions that may have ended already, with rows anywhere */
+	pg_atomic_uint32 doubts;	/* that there have been so far */
 	KeyHint		places[PLACES];
 } KeyHints;
 
@@ -39,9 +43,12 @@ static KeyHints *key_hints = NULL;
 /* The changes of this transaction at each place. */
 #define DELETED 1
 #define INSERTED 2
+#define COMMITTING 4
 static uint8 own[PLACES];
+static int64 own_lowest[PLACES];	/* id that it has inserted there, of any key */
 static int	own_places[PLACES];
 static int	own_count = 0;
+static bool before_commit = false;	/* it has told that it commits */
 static bool own_sql = false;	/* it has written the table by SQL: it is not known which keys */
 
 /*
@@ -55,7 +62,7 @@ typedef struct OwnHint
 {
 	int64		key;			/* 0: none */
 	int64		from;
-	uint64		inserters;		/* at its place, when it was found */
+	uint64		commits;		/* at its place, when it was found */
 } OwnHint;
 
 static OwnHint own_hints[OWN_HINTS];
@@ -83,6 +90,7 @@ key_hints_initialize(void *area)
 	KeyHints   *initial = area;
 
 	pg_atomic_init_u32(&initial->in_doubt, 0);
+	pg_atomic_init_u32(&initial->doubts, 0);
 	for (int i = 0; i < PLACES; i++)
 		SpinLockInit(&initial->places[i].mutex);
 }
@@ -110,21 +118,58 @@ is_hint_of(const KeyHint *hint, int64 key)
 KeyWindow
 key_hint_open(int64 key)
 {
-	KeyWindow	window = {.from = PG_INT64_MIN};
+	KeyWindow	window = {0};
 	KeyHint    *hint;
 
 	if (key_hints == NULL || pg_atomic_read_u32(&key_hints->in_doubt) > 0)
 		return window;
 	hint = &key_hints->places[key_hint_place(key)];
 	SpinLockAcquire(&hint->mutex);
-	if (is_hint_of(hint, key))
-		window.from = hint->from;
-	window.quiet = hint->inserting == (own[key_hint_place(key)] & INSERTED ? 1 : 0);
+	window.quiet = hint->committing == 0;
+	window.no_inserter = hint->inserting == 0;
+	window.commits = hint->commits;
 	window.inserters = hint->inserters;
 	SpinLockRelease(&hint->mutex);
-	if (own_hint(key)->key == key && own_hint(key)->inserters == window.inserters)
-		window.from = Max(window.from, own_hint(key)->from);
 	return window;
+}
+
+int64
+key_hint_from(int64 key)
+{
+	int			place = key_hint_place(key);
+	const OwnHint *own_one = own_hint(key);
+	int64		from = PG_INT64_MIN;
+	uint64		commits;
+	KeyHint    *hint;
+
+	if (key_hints == NULL || pg_atomic_read_u32(&key_hints->in_doubt) > 0)
+		return from;
+	hint = &key_hints->places[place];
+	SpinLockAcquire(&hint->mutex);
+	if (is_hint_of(hint, key))
+		from = hint->from;
+	commits = hint->commits;
+	SpinLockRelease(&hint->mutex);
+	if ((own[place] & INSERTED) != 0)
+		from = Min(from, own_lowest[place]);
+	return own_one->key == key && own_one->commits == commits ? Max(from, own_one->from) : from;
+}
+
+int64
+key_hint_from_open(int64 key, uint32 *doubts)
+{
+	int64		from = PG_INT64_MIN;
+	KeyHint    *hint;
+
+	*doubts = key_hints_doubts();
+	if (key_hints == NULL || pg_atomic_read_u32(&key_hints->in_doubt) > 0)
+		return from;
+	hint = &key_hints->places[key_hint_place(key)];
+	SpinLockAcquire(&hint->mutex);
+	if (is_hint_of(hint, key))
+		from = hint->from_open;
+	SpinLockRelease(&hint->mutex);
+	return from;
 }
 
 void
@@ -138,18 +183,24 @@ key_hint_settle(int64 key, const KeyWindow *window, int64 from)
 	{
 		*own_hint(key) = (OwnHint)
 		{
-			.key = key, .from = from, .inserters = window->inserters
+			.key = key, .from = from, .commits = window->commits
 		};
 		any_own_hints = true;
 		return;
 	}
 	hint = &key_hints->places[key_hint_place(key)];
 	SpinLockAcquire(&hint->mutex);
-	if (hint->inserters == window->inserters && (!is_hint_of(hint, key) || hint->from < from))
+	if (hint->commits == window->commits)
 	{
-		hint->database = MyDatabaseId;
-		hint->key = key;
-		hint->from = from;
+		if (!is_hint_of(hint, key))
+		{
+			hint->database = MyDatabaseId;
+			hint->key = key;
+			hint->from = hint->from_open = PG_INT64_MIN;
+		}
+		hint->from = Max(hint->from, from);
+		if (window->no_inserter && hint->inserters == window->inserters)
+			hint->from_open = Max(hint->from_open, from);
 	}
 	SpinLockRelease(&hint->mutex);
 }
@@ -161,6 +212,26 @@ note_own(int place, uint8 what)
 	if (own[place] == 0)
 		own_places[own_count++] = place;
 	own[place] |= what;
+}
+
+/* Moves the hint back to what this transaction has inserted, which is about to commit. */
+static void
+begin_commit(int place)
+{
+	KeyHint    *hint = &key_hints->places[place];
+
+	if ((own[place] & INSERTED) == 0)
+		return;
+	SpinLockAcquire(&hint->mutex);
+	if ((own[place] & COMMITTING) == 0)
+	{
+		hint->committing++;
+		hint->commits++;
+	}
+	hint->from = Min(hint->from, own_lowest[place]);
+	hint->from_open = Min(hint->from_open, own_lowest[place]);
+	SpinLockRelease(&hint->mutex);
+	own[place] |= COMMITTING;
 }
 
 void
@@ -177,13 +248,28 @@ key_hint_insert(int64 key, int64 id)
 	{
 		hint->inserting++;
 		hint->inserters++;
+		own_lowest[place] = id;
 	}
-	if (is_hint_of(hint, key) && id < hint->from)
-		hint->from = id;
+	if (is_hint_of(hint, key))
+	{
+		hint->from = Min(hint->from, id);
+		hint->from_open = Min(hint->from_open, id);
+	}
+	own_lowest[place] = Min(own_lowest[place], id);
 	SpinLockRelease(&hint->mutex);
 	if (own_hint(key)->key == key && id < own_hint(key)->from)
 		own_hint(key)->from = id;
 	note_own(place, INSERTED);
+	if (before_commit)
+		begin_commit(place);
+}
+
+void
+key_hints_before_commit(XactEvent event)
+{
+	before_commit = true;
+	for (int i = 0; i < own_count; i++)
+		begin_commit(own_places[i]);
 }
 
 void
@@ -240,6 +326,7 @@ forget_key_hints(void)
 
 		SpinLockAcquire(&hint->mutex);
 		hint->inserters++;
+		hint->commits++;
 		hint->key = 0;
 		SpinLockRelease(&hint->mutex);
 	}
@@ -251,7 +338,7 @@ key_hints_end_transaction(void)
 {
 	if (own_sql)
 		forget_key_hints();
-	own_sql = false;
+	own_sql = before_commit = false;
 	key_hints_end_savepoint();
 	for (int i = 0; i < own_count; i++)
 	{
@@ -261,6 +348,7 @@ key_hints_end_transaction(void)
 		{
 			SpinLockAcquire(&hint->mutex);
 			hint->inserting--;
+			hint->committing -= (own[own_places[i]] & COMMITTING) != 0;
 			SpinLockRelease(&hint->mutex);
 		}
 		own[own_places[i]] = 0;
@@ -271,8 +359,16 @@ key_hints_end_transaction(void)
 void
 key_hints_begin_doubt(void)
 {
-	if (key_hints != NULL)
-		pg_atomic_fetch_add_u32(&key_hints->in_doubt, 1);
+	if (key_hints == NULL)
+		return;
+	pg_atomic_fetch_add_u32(&key_hints->in_doubt, 1);
+	pg_atomic_fetch_add_u32(&key_hints->doubts, 1);	/* after it: see key_hint_from_open() */
+}
+
+uint32
+key_hints_doubts(void)
+{
+	return key_hints == NULL ? 0 : pg_atomic_read_u32(&key_hints->doubts);
 }
 
 void

@@ -9,6 +9,7 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog.h"
 #include "compat.h"
@@ -272,25 +273,50 @@ live_claimed(LiveTable *table, const char *claimant, Oid role)
 
 #define MANY_DEAD 16			/* entries of a key that are worth a hint */
 
-void
-key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash)
+/* Goes on with the jobs of the key from that id on. */
+static void
+key_scan_from(KeyScan *scan, int64 id)
 {
 	ScanKeyData keys[2];
 
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(scan->key));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(id));
+	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
+}
+
+void
+key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash)
+{
 	CommandCounterIncrement();	/* our own jobs take part */
 	scan->table = table;
 	scan->key = hash;
 	scan->window = key_hint_open(hash);
+	scan->passed_over = 0;
 	scan->dead = 0;
 	scan->first = PG_INT64_MAX;
 	scan->at_end = false;
 	scan->snapshot = engine_snapshot();
 	scan->index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
 	scan->slot = table_slot_create(table->rel, NULL);
-	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, lengthof(keys));
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(hash));
-	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->window.from));
-	index_rescan(scan->scan, keys, lengthof(keys), NULL, 0);
+	scan->scan = QjBeginIndexScan(table->rel, scan->index, scan->snapshot, 2);
+	key_scan_from(scan, key_hint_from(hash));
+}
+
+void
+key_scan_pass_over(KeyScan *scan, int64 id)
+{
+	scan->passed_over = id;
+	scan->scan->xs_want_itup = true;
+	key_scan_from(scan, key_hint_from(scan->key));
+}
+
+/* Returns the id in the index entry at which the scan is. */
+static int64
+key_scan_id(const KeyScan *scan)
+{
+	bool		isnull;
+
+	return DatumGetInt64(index_getattr(scan->scan->xs_itup, 2, scan->scan->xs_itupdesc, &isnull));
 }
 
 /* As index_getnext_slot() does, but what is dead is counted. */
@@ -299,6 +325,12 @@ key_scan_row(KeyScan *scan)
 {
 	while (scan->scan->xs_heap_continue || index_getnext_tid(scan->scan, ForwardScanDirection) != NULL)
 	{
+		if (scan->passed_over != 0 && key_scan_id(scan) == scan->passed_over)
+		{
+			scan->first = Min(scan->first, scan->passed_over);
+			key_scan_from(scan, scan->passed_over + 1);
+			continue;
+		}
 		if (index_fetch_heap(scan->scan, scan->slot))
 			return true;
 		scan->dead++;
@@ -309,16 +341,13 @@ key_scan_row(KeyScan *scan)
 bool
 key_scan_next(KeyScan *scan, Job *job)
 {
-	bool		none_yet = scan->first == PG_INT64_MAX;
-
 	if (!key_scan_row(scan))
 	{
 		scan->at_end = true;
 		return false;
 	}
 	live_read(scan->slot, job);
-	if (none_yet)
-		scan->first = job->id;
+	scan->first = Min(scan->first, job->id);
 	return true;
 }
 
@@ -335,8 +364,9 @@ key_scan_end(KeyScan *scan)
 	engine_snapshot_end(scan->snapshot);
 }
 
-bool
-key_has_earlier_call(LiveTable *table, const Job *job)
+/* Looks for it from that id on. */
+static bool
+find_earlier_call(LiveTable *table, const Job *job, int64 from)
 {
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_KEY), AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
@@ -348,8 +378,7 @@ key_has_earlier_call(LiveTable *table, const Job *job)
 	InitDirtySnapshot(dirty);
 	scan = QjBeginIndexScan(table->rel, index, &dirty, lengthof(keys));
 	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job->dedup_hash));
-	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE,
-				Int64GetDatum(key_hint_open(job->dedup_hash).from));
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from));
 	index_rescan(scan, keys, lengthof(keys), NULL, 0);
 	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
@@ -361,6 +390,30 @@ key_has_earlier_call(LiveTable *table, const Job *job)
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 	return found;
+}
+
+/* Whether any transaction is prepared. */
+static bool
+any_prepared(void)
+{
+	return max_prepared_xacts > 0 &&
+		engine_select_id("SELECT 1::bigint FROM pg_catalog.pg_prepared_xact() LIMIT 1", 0, NULL, NULL) != 0;
+}
+
+/*
+ * The hint knows nothing of jobs that a prepared transaction has inserted. If that transaction ends after the
+ * look, and before we ask whether there is any, another doubt has begun.
+ */
+bool
+key_has_earlier_call(LiveTable *table, const Job *job)
+{
+	uint32		doubts;
+	int64		from = key_hint_from_open(job->dedup_hash, &doubts);
+
+	if (find_earlier_call(table, job, from))
+		return true;
+	return from > PG_INT64_MIN && (any_prepared() || key_hints_doubts() != doubts) &&
+		find_earlier_call(table, job, PG_INT64_MIN);
 }
 
 /* The next lane after that one, or 0. */

@@ -115,6 +115,7 @@ typedef struct KeyScan
 	LiveTable  *table;
 	int64		key;
 	KeyWindow	window;
+	int64		passed_over;	/* id whose versions are not looked at, or 0 */
 	int			dead;			/* index entries of jobs that are gone */
 	int64		first;			/* id of the first job, or PG_INT64_MAX */
 	bool		at_end;
@@ -126,6 +127,9 @@ typedef struct KeyScan
 
 extern void key_scan_begin(KeyScan *scan, LiveTable *table, int64 hash);
 extern bool key_scan_next(KeyScan *scan, Job *job);
+
+/* Before the first row: has the scan pass over all versions of that job. */
+extern void key_scan_pass_over(KeyScan *scan, int64 id);
 extern void key_scan_end(KeyScan *scan);
 
 /* Whether another job of the hash has an earlier call, also one that an open transaction has written. */

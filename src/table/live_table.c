@@ -707,6 +707,8 @@ reads_elsewhere(int32 id)
 	return worker && worker->data_consistency != CONSISTENCY_ALWAYS;
 }
 
+#define PUT_OFF_ONE_OF 32		/* in addition to a claim's number of jobs */
+
 /* A call of live_promote(), and how far it is. */
 typedef struct Promotion
 {
@@ -718,19 +720,22 @@ typedef struct Promotion
 	void	   *argument;
 	int			promoted;
 	int			put_off;
+	int			to_put_off;		/* that were met */
 	TimestampTz next_due;
 } Promotion;
 
 /*
  * Writes the time to which calls have put the job off to where it is found by it, unless another transaction
- * has the row, or this one has enough of them. (A call for a job that a claim has cannot change it.)
+ * has the row, or this one has enough of them. (A call for a job that a claim has cannot change it.) Of very
+ * many a claim takes more than it has jobs: or what claims of one job each walk over would grow with the
+ * square.
  */
 static void
 put_off(Promotion *promotion, TupleTableSlot *slot, Job *job)
 {
 	TimestampTz found_at = job->indexed_at;
 
-	if (promotion->put_off >= promotion->limit)
+	if (promotion->put_off >= promotion->limit + promotion->to_put_off++ / PUT_OFF_ONE_OF)
 	{
 		promotion->next_due = Min(promotion->next_due, found_at);
 		return;

@@ -125,8 +125,8 @@ extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, con
  * Moves jobs that are due by now to the index of those that can be claimed, no more than limit among so many
  * "looks", and only those of lanes that "wanted" says (NULL: all). Returns how many; the time of the next one
  * goes to *next_due (DT_NOEND: none), counting from *next_due on. Jobs that calls have put off are moved to
- * their time, no more than limit. All of them are ours until the transaction ends: a claimant must not take
- * more than it needs.
+ * their time, limit of them and one in 32. All of them are ours until the transaction ends: a claimant must
+ * not take many more than it needs.
  */
 extern int
 live_promote(LiveTable *table, TimestampTz now, int limit, int looks,

@@ -136,6 +136,21 @@ sql(call(3, key => 'due'));
 is(run_queue(), '3', 'a job that is due is claimed beside them');
 sql(q{SELECT queue_jobs.remove_jobs('w')});
 
+# Many of them: what the claims walk over does not grow with the square of their number.
+my $many = 1500;
+my $put_off = q{SELECT count(queue_jobs.enqueue('w', dedup_key => 'many ' || n, if_waiting => 'debounce', delay => '%s')) FROM generate_series(1, } . $many . ') n';
+sql(sprintf $put_off, '1 ms');
+sql(sprintf $put_off, '1 day');
+wait_until($node, q{SELECT bool_and(clock_timestamp() > created_at + interval '5 ms') FROM queue_jobs.job WHERE dedup_key LIKE 'many %'});
+my $read = q{SELECT idx_tup_read FROM pg_stat_all_indexes WHERE indexrelname = 'live_job_future'};
+my $before = sql('SELECT pg_stat_force_next_flush(); ' . $read) =~ s/^\n//r;
+$claimant->query(q{SELECT count(*) FROM queue_jobs.claim('c', '{w}')}) foreach 1 .. 200;
+$claimant->query('SELECT pg_stat_force_next_flush()');
+$claimant->query('SELECT 1');
+cmp_ok(sql($read) - $before, '<', 50 * $many, "200 claims beside $many jobs that were put off walk over each a bounded number of times");
+is(sql(q{SELECT count(*) FROM queue_jobs.job WHERE dedup_key LIKE 'many %' AND state = 'scheduled'}), $many, '… and claim none');
+sql(q{SELECT queue_jobs.remove_jobs('w')});
+
 # ---- a job that is due, and that a later call has put off ----
 
 my $due = $early->query('BEGIN; ' . call(0));
