@@ -12,6 +12,7 @@
 #include "history.h"
 #include "housekeeping.h"
 #include "job.h"
+#include "lane.h"
 #include "long_job.h"
 #include "miscadmin.h"
 #include "park.h"
@@ -21,6 +22,9 @@
 #include "storage/bufmgr.h"
 #include "test_point.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "waiting.h"
@@ -71,51 +75,76 @@ table_walk_next(TableWalk *walk, ItemPointer from, ItemPointer to)
 #define MOVE_AWAITED "UPDATE queue_jobs.finished_job f SET slice = $4" \
 	" WHERE slice = $3 AND f.ctid >= $1 AND f.ctid < $2 AND batch IS NULL AND state = 'dead' AND " NEEDED_BY_NONE("f.id")
 
-/*
- * The lanes of those workers and owners that have too many; how many these have, and the latest of these jobs
- * that goes. It reads all of them, and writes nothing.
- */
-#define FIND_CROWDED "WITH crowded AS (SELECT * FROM (" \
-	"  SELECT lane, worker, owner, sum(number) OVER (PARTITION BY worker, owner)::bigint AS jobs" \
-	"  FROM (SELECT lane, count(*) AS number FROM queue_jobs.dead_job WHERE keep_until > $1 GROUP BY lane) AS counted" \
-	"  LEFT JOIN queue_jobs.lane ON lane.id = counted.lane) AS lanes WHERE jobs > $2)," \
-	" latest AS (SELECT * FROM (SELECT worker, owner, finished_at, dead_job.id," \
-	"   row_number() OVER (PARTITION BY worker, owner ORDER BY finished_at DESC, dead_job.id DESC) AS place" \
-	"  FROM queue_jobs.dead_job JOIN crowded USING (lane) WHERE keep_until > $1) AS ranked WHERE place = $2 + 1)" \
-	" SELECT array_agg(c.lane), array_agg(c.jobs), array_agg(l.finished_at), array_agg(l.id) FROM crowded c" \
-	" JOIN latest l ON l.worker IS NOT DISTINCT FROM c.worker AND l.owner IS NOT DISTINCT FROM c.owner"
+/* Of a piece: how many dead jobs each worker and owner has that are not too old. Without a lane: none. */
+#define COUNT_DEAD "SELECT coalesce(worker, ''), coalesce(owner::oid, 0), count(*) FROM queue_jobs.dead_job d" \
+	" LEFT JOIN queue_jobs.lane l ON l.id = d.lane" \
+	" WHERE d.ctid >= $1 AND d.ctid < $2 AND keep_until > $3 GROUP BY 1, 2"
+
+#define OF_CROWD "c.worker = coalesce(l.worker, '') AND c.owner = coalesce(l.owner::oid, 0)"
+
+/* Of a piece: those of workers and owners that have too many, each with the number of its crowd. */
+#define RANK_DEAD "SELECT c.number, d.finished_at, d.id FROM queue_jobs.dead_job d" \
+	" LEFT JOIN queue_jobs.lane l ON l.id = d.lane" \
+	" JOIN unnest($4, $5) WITH ORDINALITY AS c (worker, owner, number) ON " OF_CROWD \
+	" WHERE d.ctid >= $1 AND d.ctid < $2 AND keep_until > $3"
 
 /*
  * Returns how many jobs of a worker and owner were removed, and how many it had before the first piece if
  * there were too many; NULL: these were too old. Jobs that another transaction is just retrying are left
  * alone until the next time.
  */
-#define REMOVE_DEAD "WITH crowded AS (SELECT * FROM unnest($4, $5, $6, $7) AS c (lane, jobs, finished_at, id))," \
+#define REMOVE_DEAD "WITH crowded AS (SELECT * FROM unnest($4, $5, $6, $7, $8) AS c (worker, owner, jobs, finished_at, id))," \
 	" removed AS (DELETE FROM queue_jobs.dead_job WHERE ctid = ANY (ARRAY(" \
-	"  SELECT f.ctid FROM queue_jobs.dead_job f LEFT JOIN crowded c ON c.lane = f.lane" \
-	"  WHERE f.ctid >= $1 AND f.ctid < $2" \
+	"  SELECT f.ctid FROM queue_jobs.dead_job f LEFT JOIN queue_jobs.lane l ON l.id = f.lane" \
+	"  LEFT JOIN crowded c ON " OF_CROWD " WHERE f.ctid >= $1 AND f.ctid < $2" \
 	"  AND (f.keep_until <= $3 OR (f.finished_at, f.id) <= (c.finished_at, c.id)) AND " NEEDED_BY_NONE("f.id") \
 	"  FOR UPDATE OF f SKIP LOCKED)) RETURNING lane, keep_until)" \
-	" SELECT coalesce(worker, ''), coalesce(owner::oid, 0), jobs, count(*) FROM removed r" \
-	" LEFT JOIN crowded c ON c.lane = r.lane AND r.keep_until > $3 LEFT JOIN queue_jobs.lane ON lane.id = r.lane" \
+	" SELECT coalesce(l.worker, ''), coalesce(l.owner::oid, 0), c.jobs, count(*) FROM removed r" \
+	" LEFT JOIN queue_jobs.lane l ON l.id = r.lane LEFT JOIN crowded c ON r.keep_until > $3 AND " OF_CROWD \
 	" GROUP BY 1, 2, 3"
 
 typedef enum TrimPhase
 {
 	TRIM_REST,					/* until it is time for the next one */
 	TRIM_MOVES,
+	TRIM_COUNTS,
 	TRIM_RANKS,
 	TRIM_REMOVES
 } TrimPhase;
+
+/* By what a dead job is kept longer than others. */
+typedef struct DeathPlace
+{
+	TimestampTz finished_at;
+	int64		id;
+} DeathPlace;
+
+typedef struct CrowdKey
+{
+	uint64		worker;			/* lane_name_hash() */
+	int64		owner;
+} CrowdKey;
+
+/* The dead jobs of a worker and owner. */
+typedef struct Crowd
+{
+	CrowdKey	key;			/* hash key */
+	char	   *worker;
+	int64		jobs;
+	DeathPlace *latest;			/* of the jobs seen so far those that stay, and some others */
+	int64		count;
+	int64		size;
+} Crowd;
 
 /* How far this process has got. */
 typedef struct DeadTrim
 {
 	TrimPhase	phase;
 	TableWalk	walk;			/* through the table of this phase */
-	MemoryContext context;		/* of "crowded" */
-	Datum		crowded[4];		/* arrays, as FIND_CROWDED returns them */
-	bool		any_crowded;
+	MemoryContext context;		/* of all below */
+	HTAB	   *crowds;
+	List	   *crowded;		/* those that have too many */
+	Datum		columns[5];		/* of these, an array each: worker, owner, jobs, and the latest that goes */
 } DeadTrim;
 
 /*
@@ -153,47 +182,209 @@ move_awaited(ItemPointer from, ItemPointer to)
 	return engine_execute(MOVE_AWAITED, SPI_OK_UPDATE, lengthof(types), types, values, NULL);
 }
 
-/* Notes in "trim" which lanes have dead jobs beyond queue_jobs.max_dead_jobs, and from which job on. */
+/* ---- which are too many ---- */
+
+/* Begins to count. */
 static void
-find_crowded(DeadTrim *trim, TimestampTz now)
+count_begin(DeadTrim *trim)
 {
-	Oid			types[] = {TIMESTAMPTZOID, INT8OID};
-	Datum		values[] = {TimestampTzGetDatum(now), Int64GetDatum(queue_jobs_max_dead_jobs)};
-	MemoryContext old;
+	HASHCTL		info = {.keysize = sizeof(CrowdKey), .entrysize = sizeof(Crowd)};
 
 	if (trim->context == NULL)
 		trim->context = AllocSetContextCreate(TopMemoryContext, "queue_jobs dead jobs",
 											  ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(trim->context);
-	trim->any_crowded = false;
-	engine_execute(FIND_CROWDED, SPI_OK_SELECT, lengthof(types), types, values, NULL);
-	old = MemoryContextSwitchTo(trim->context);
-	for (int i = 0; i < lengthof(trim->crowded); i++)
-	{
-		bool		isnull;
-		Datum		found = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1, &isnull);
-
-		if (isnull)
-			break;
-		trim->crowded[i] = PointerGetDatum(DatumGetArrayTypePCopy(found));
-		trim->any_crowded = i == lengthof(trim->crowded) - 1;
-	}
-	MemoryContextSwitchTo(old);
+	info.hcxt = trim->context;
+	trim->crowds = hash_create("queue_jobs dead jobs of workers", 64, &info,
+							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	table_walk_begin(&trim->walk, REL_DEAD_JOB);
 }
+
+/* Counts the jobs of a piece. */
+static void
+count_dead(DeadTrim *trim, TimestampTz now, ItemPointer from, ItemPointer to)
+{
+	Oid			types[] = {TIDOID, TIDOID, TIMESTAMPTZOID};
+	Datum		values[] = {PointerGetDatum(from), PointerGetDatum(to), TimestampTzGetDatum(now)};
+	uint64		groups = engine_execute(COUNT_DEAD, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+
+	for (uint64 i = 0; i < groups; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	descriptor = SPI_tuptable->tupdesc;
+		bool		isnull;
+		char	   *worker = SPI_getvalue(row, descriptor, 1);
+		CrowdKey	key = {
+			lane_name_hash(worker), DatumGetObjectId(SPI_getbinval(row, descriptor, 2, &isnull))
+		};
+		Crowd	   *crowd = hash_search(trim->crowds, &key, HASH_FIND, NULL);
+
+		if (crowd == NULL)
+		{
+			char	   *copy = MemoryContextStrdup(trim->context, worker);
+
+			crowd = hash_search(trim->crowds, &key, HASH_ENTER, NULL);
+			*crowd = (Crowd) {.key = key, .worker = copy};
+		}
+		crowd->jobs += DatumGetInt64(SPI_getbinval(row, descriptor, 3, &isnull));
+	}
+	test_point("dead_counted");
+}
+
+/* Makes one of the arrays of the crowds that have too many. */
+static Datum
+array_of(const Datum *values, int count, Oid type)
+{
+	int16		length;
+	bool		by_value;
+	char		alignment;
+
+	get_typlenbyvalalign(type, &length, &by_value, &alignment);
+	return PointerGetDatum(construct_array(unconstify(Datum *, values), count, type, length, by_value,
+										   alignment));
+}
+
+/* Finds which workers and owners have too many. */
+static void
+count_end(DeadTrim *trim)
+{
+	MemoryContext old = MemoryContextSwitchTo(trim->context);
+	Datum	   *workers = palloc(Max(hash_get_num_entries(trim->crowds), 1) * sizeof(Datum));
+	Datum	   *owners = palloc(Max(hash_get_num_entries(trim->crowds), 1) * sizeof(Datum));
+	HASH_SEQ_STATUS status;
+	Crowd	   *crowd;
+	int			count = 0;
+
+	trim->crowded = NIL;
+	hash_seq_init(&status, trim->crowds);
+	while ((crowd = hash_seq_search(&status)) != NULL)
+	{
+		if (crowd->jobs <= queue_jobs_max_dead_jobs)
+			continue;
+		trim->crowded = lappend(trim->crowded, crowd);
+		workers[count] = CStringGetTextDatum(crowd->worker);
+		owners[count++] = ObjectIdGetDatum((Oid) crowd->key.owner);
+	}
+	trim->columns[0] = array_of(workers, count, TEXTOID);
+	trim->columns[1] = array_of(owners, count, OIDOID);
+	MemoryContextSwitchTo(old);
+	table_walk_begin(&trim->walk, REL_DEAD_JOB);
+	if (trim->crowded == NIL)
+		trim->walk.at = trim->walk.end;
+}
+
+/* The latest comes first. */
+static int
+compare_deaths(const void *a, const void *b)
+{
+	const DeathPlace *x = a;
+	const DeathPlace *y = b;
+
+	if (x->finished_at != y->finished_at)
+		return x->finished_at > y->finished_at ? -1 : 1;
+	return x->id > y->id ? -1 : x->id < y->id;
+}
+
+/* Sorts the deaths, and forgets all but the latest: those that stay, and the first that goes. */
+static void
+keep_latest(Crowd *crowd)
+{
+	qsort(crowd->latest, crowd->count, sizeof(DeathPlace), compare_deaths);
+	crowd->count = Min(crowd->count, (int64) queue_jobs_max_dead_jobs + 1);
+}
+
+/* Notes a death, in as much memory as twice those take that stay. */
+static void
+add_death(Crowd *crowd, DeathPlace death, MemoryContext context)
+{
+	int64		most = 2 * ((int64) queue_jobs_max_dead_jobs + 1);
+
+	if (crowd->count >= most)
+		keep_latest(crowd);
+	if (crowd->count >= crowd->size)
+	{
+		crowd->size = Max(2 * crowd->size, 64);
+		crowd->latest = crowd->latest == NULL
+			? MemoryContextAlloc(context, crowd->size * sizeof(DeathPlace))
+			: repalloc_huge(crowd->latest, crowd->size * sizeof(DeathPlace));
+	}
+	crowd->latest[crowd->count++] = death;
+}
+
+/* Ranks the jobs of a piece among those of their workers and owners. */
+static void
+rank_dead(DeadTrim *trim, TimestampTz now, ItemPointer from, ItemPointer to)
+{
+	Oid			types[] = {TIDOID, TIDOID, TIMESTAMPTZOID, TEXTARRAYOID, OIDARRAYOID};
+	Datum		values[] = {
+		PointerGetDatum(from), PointerGetDatum(to), TimestampTzGetDatum(now),
+		trim->columns[0], trim->columns[1]
+	};
+	uint64		jobs = engine_execute(RANK_DEAD, SPI_OK_SELECT, lengthof(types), types, values, NULL);
+
+	for (uint64 i = 0; i < jobs; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	descriptor = SPI_tuptable->tupdesc;
+		bool		isnull;
+		int			number = (int) DatumGetInt64(SPI_getbinval(row, descriptor, 1, &isnull));
+		DeathPlace	death = {
+			DatumGetTimestampTz(SPI_getbinval(row, descriptor, 2, &isnull)),
+			DatumGetInt64(SPI_getbinval(row, descriptor, 3, &isnull))
+		};
+
+		add_death(list_nth(trim->crowded, number - 1), death, trim->context);
+	}
+	test_point("dead_ranked");
+}
+
+/*
+ * Finds the latest job that goes, of each worker and owner. None goes where sessions have retried enough
+ * since the count.
+ */
+static void
+rank_end(DeadTrim *trim)
+{
+	MemoryContext old = MemoryContextSwitchTo(trim->context);
+	int			count = list_length(trim->crowded);
+	Datum	   *jobs = palloc(Max(count, 1) * sizeof(Datum));
+	Datum	   *times = palloc(Max(count, 1) * sizeof(Datum));
+	Datum	   *ids = palloc(Max(count, 1) * sizeof(Datum));
+
+	for (int i = 0; i < count; i++)
+	{
+		Crowd	   *crowd = list_nth(trim->crowded, i);
+		DeathPlace	goes = {DT_NOBEGIN, 0};
+
+		keep_latest(crowd);
+		if (crowd->count > queue_jobs_max_dead_jobs)
+			goes = crowd->latest[queue_jobs_max_dead_jobs];
+		jobs[i] = Int64GetDatum(crowd->jobs);
+		times[i] = TimestampTzGetDatum(goes.finished_at);
+		ids[i] = Int64GetDatum(goes.id);
+	}
+	trim->columns[2] = array_of(jobs, count, INT8OID);
+	trim->columns[3] = array_of(times, count, TIMESTAMPTZOID);
+	trim->columns[4] = array_of(ids, count, INT8OID);
+	MemoryContextSwitchTo(old);
+	table_walk_begin(&trim->walk, REL_DEAD_JOB);
+}
+
+/* ---- removing them ---- */
 
 /* Removes a piece of the dead jobs that are too old or too many; returns how many. */
 static uint64
 remove_dead(const DeadTrim *trim, TimestampTz now, ItemPointer from, ItemPointer to)
 {
 	Oid			types[] = {
-		TIDOID, TIDOID, TIMESTAMPTZOID, INT4ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID
+		TIDOID, TIDOID, TIMESTAMPTZOID, TEXTARRAYOID, OIDARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
+		INT8ARRAYOID
 	};
 	Datum		values[] = {
 		PointerGetDatum(from), PointerGetDatum(to), TimestampTzGetDatum(now),
-		trim->crowded[0], trim->crowded[1], trim->crowded[2], trim->crowded[3]
+		trim->columns[0], trim->columns[1], trim->columns[2], trim->columns[3], trim->columns[4]
 	};
-	const char *nulls = trim->any_crowded ? NULL : "   nnnn";
-	uint64		groups = engine_execute(REMOVE_DEAD, SPI_OK_SELECT, lengthof(types), types, values, nulls);
+	uint64		groups = engine_execute(REMOVE_DEAD, SPI_OK_SELECT, lengthof(types), types, values, NULL);
 	uint64		all = 0;
 
 	for (uint64 i = 0; i < groups; i++)
@@ -230,16 +421,31 @@ trim_dead_next(DeadTrim *trim, TimestampTz now)
 		case TRIM_MOVES:
 			if (table_walk_next(&trim->walk, &from, &to))
 				return move_awaited(&from, &to);
-			trim->phase = TRIM_RANKS;
-			return TRIM_AT_ONCE;	/* the next takes a turn by itself */
+			count_begin(trim);
+			trim->phase = TRIM_COUNTS;
+			return 0;
+		case TRIM_COUNTS:
+			if (table_walk_next(&trim->walk, &from, &to))
+				count_dead(trim, now, &from, &to);
+			else
+			{
+				count_end(trim);
+				trim->phase = TRIM_RANKS;
+			}
+			return 0;
 		case TRIM_RANKS:
-			trim->phase = TRIM_REMOVES;
-			table_walk_begin(&trim->walk, REL_DEAD_JOB);
-			find_crowded(trim, now);
-			return TRIM_AT_ONCE;
+			if (table_walk_next(&trim->walk, &from, &to))
+				rank_dead(trim, now, &from, &to);
+			else
+			{
+				rank_end(trim);
+				trim->phase = TRIM_REMOVES;
+			}
+			return 0;
 		case TRIM_REMOVES:
 			if (table_walk_next(&trim->walk, &from, &to))
 				return remove_dead(trim, now, &from, &to);
+			MemoryContextReset(trim->context);
 			trim->phase = TRIM_REST;
 			return 0;
 		case TRIM_REST:

@@ -221,11 +221,20 @@ my $latest = qq{SELECT string_agg(id::text, ' ' ORDER BY id) FROM (SELECT id FRO
 my $stay = sql($latest);
 # A scheduler that has looked at the history a moment ago does so later.
 $node->restart;
-arm('dead_trimmed', 'wait');
+my @steps = qw(dead_counted dead_counted dead_ranked dead_ranked dead_trimmed);
+arm($steps[0], 'wait');
 sql('ALTER DATABASE postgres SET queue_jobs.run = on');
 sql(q{SELECT queue_jobs.enqueue('mine')}, 'bob');
-wait_at('dead_trimmed');
-# The first piece may be that which counts them, and removes none.
+wait_at($steps[0]);
+while (@steps > 1)
+{
+	my $step = shift @steps;
+	$due = falls_due_at($step);
+	arm($steps[0], 'wait');
+	go_on('due_promoted');
+	wait_at($steps[0]);
+	is(sql("SELECT due FROM queue_jobs.live_job WHERE id = $due"), 't', "a job falls due after a piece ($step), and is there for executors before the next");
+}
 foreach my $piece (1, 2)
 {
 	$due = falls_due_at('dead_trimmed');
@@ -240,6 +249,42 @@ go_on('dead_trimmed');
 wait_until($node, "SELECT ($dead) = 10");
 is(sql($latest), $stay, 'the latest dead jobs stay');
 is(sql(q{SELECT sum(value) FROM queue_jobs.metric WHERE name = 'queue_jobs_dead_removed_total' AND labels ->> 'worker' = 'dies'}), $many - 9, 'all that were removed are counted');
+
+# The same of what jobs that are gone have left behind.
+sql('ALTER DATABASE postgres SET queue_jobs.run = off');
+wait_for_no_processes($node, 'postgres');
+sql(<<"SQL");
+INSERT INTO queue_jobs.claimed_slot SELECT i, 1000000000 + i, 1 FROM generate_series(1, $many) AS i;
+INSERT INTO queue_jobs.saved_step SELECT 1000000000 + i, 'step', to_jsonb(i) FROM generate_series(1, $many) AS i;
+INSERT INTO queue_jobs.latest_call SELECT i, NULL, 1, 1000000000 + i, 1, 0, to_jsonb(i) FROM generate_series(1, $many) AS i;
+SQL
+my @leftovers = ('claimed_slot', 'saved_step', 'latest_call');
+my $leftovers = 'SELECT ' . join(' + ', map { "(SELECT count(*) FROM queue_jobs.$_)" } @leftovers);
+$node->restart;
+arm('leftovers_trimmed', 'wait');
+sql('ALTER DATABASE postgres SET queue_jobs.run = on');
+sql(q{SELECT queue_jobs.enqueue('mine')}, 'bob');
+wait_at('leftovers_trimmed');
+foreach my $table (@leftovers)
+{
+	# A piece at a time, until the table is at its end.
+	until ((my $left = sql("SELECT count(*) FROM queue_jobs.$table")) < $many)
+	{
+		$due = falls_due_at('leftovers_trimmed');
+		arm('leftovers_trimmed', 'wait');
+		go_on('due_promoted');
+		wait_at('leftovers_trimmed');
+	}
+	$due = falls_due_at('leftovers_trimmed');
+	cmp_ok(sql("SELECT count(*) FROM queue_jobs.$table"), '>', 0, "a job falls due before all of $table has gone");
+	arm('leftovers_trimmed', 'wait');
+	go_on('due_promoted');
+	wait_at('leftovers_trimmed');
+	is(sql("SELECT due FROM queue_jobs.live_job WHERE id = $due"), 't', '… and is there for executors before the next piece goes');
+}
+go_on('leftovers_trimmed');
+wait_until($node, "SELECT ($leftovers) = 0");
+pass('all of them go');
 
 # What the scheduler has not looked at is found after a crash, of each role some.
 sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice');
