@@ -255,7 +255,7 @@ $_->quit foreach $second, $holds, $refused;
 # The session stops after its look, until the lease has run out. It must look again at once, and not wait for one of the looks that come once a minute.
 sub looks_again
 {
-	my ($on) = @_;
+	my ($on, $then) = @_;
 	my $as_alice = sub { $on->safe_psql('postgres', "SET SESSION AUTHORIZATION alice; $_[0]") };
 	# Each session that has not looked yet looks at all lanes.
 	my $forgets = sub { $as_alice->(q{SELECT id FROM queue_jobs.claim('c', '{nothing}')}) };
@@ -272,6 +272,7 @@ sub looks_again
 		$as_alice->("SELECT queue_jobs.enqueue('$worker')");
 		$as_alice->("SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{$worker}', lease => '1 ms')");
 		$forgets->();
+		$then->($worker) if $then;
 		arm('lane_settles', 'wait');
 		arm('waiter_looks', 'count');
 		counted('waiter_looks');
@@ -291,6 +292,20 @@ sub looks_again
 }
 
 is(looks_again($node), 2, 'a lease that another session has seen run out meanwhile');
+
+# The same where the lane has no hint, as jobs of many others have come since.
+my $full = new_node('full', conf => "queue_jobs.idle_timeout = '1h'\nqueue_jobs.max_lanes = 64");
+$points = use_points($full);
+$full->safe_psql('postgres', q{CREATE ROLE alice LOGIN; GRANT queue_jobs_define, queue_jobs_enqueue, queue_jobs_claim, queue_jobs_read TO alice;
+	SET SESSION AUTHORIZATION alice; SELECT queue_jobs.define_worker('crowds')});
+is(looks_again($full, sub {
+	my ($worker) = @_;
+
+	$full->safe_psql('postgres', q{SET SESSION AUTHORIZATION alice; SELECT count(queue_jobs.enqueue('crowds', queue => 'q' || n)) FROM generate_series(1, 300) n});
+	is($full->safe_psql('postgres', "SELECT count(*) FROM queue_jobs_internal.lane_hint WHERE worker = '$worker'"), 0, "no hint is left of the lane of $worker");
+}), 2, 'a lease that has run out meanwhile in a lane without a hint');
+$full->stop;
+$points = use_points($node);
 
 # ---- the look once a minute ----
 
