@@ -403,8 +403,12 @@ retry_found(JobControl *control, Job *job)
 	}
 	if (executor_withholds(job->id))
 	{
+		/*
+		 * its executor is about to make an end that a session has asked for: until then the job counts as
+		 * running, for retry() as for the views
+		 */
 		live_leave(job);
-		return CONTROL_RUNS;	/* its executor is about to make an end that a session has asked for */
+		return CONTROL_RUNS;
 	}
 	ledger_withdraw_end(job->id);
 	make_available(job);

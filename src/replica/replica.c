@@ -159,10 +159,10 @@ news_missing(TimestampTz since)
 	return missing;
 }
 
-/* If no answer comes, there may be no scheduler, nor room for one: then we don't ask again at once. */
-/* FROM HEADER:
+/*
  * Asks the scheduler to find out how far the replicas have got, and waits a moment for it; a few
- * milliseconds, if all is well.
+ * milliseconds, if all is well. If no answer comes, there may be no scheduler, nor room for one: then we
+ * don't ask again at once.
  */
 static void
 replica_await_news(void)
