@@ -114,6 +114,10 @@ SELECT queue_jobs.drop_worker('lapsing');
 SELECT since <= now() AS since, queueing_time_mean >= 0 AS mean, queueing_time_p50 >= 0 AS p50, queueing_time_p99 >= queueing_time_p50 AS p99
   FROM queue_jobs.worker_statistics WHERE worker = 'sleeper';
 
+-- Digits that mean something.
+SELECT worker FROM queue_jobs.worker_statistics CROSS JOIN unnest(ARRAY[cpu_seconds, cpu_share, run_time_mean, run_time_p50, run_time_p99, queueing_time_mean]) AS number
+ WHERE length(replace(ltrim(number::numeric::text, '0.'), '.', '')) > 4 AND number < 1000;
+
 -- Duplicates that were merged into a run are counted with it.
 SELECT queue_jobs.define_worker('twins', idempotent => true);
 SELECT queue_jobs.enqueue('twins', queue => 'old') IS NOT NULL AS enqueued;
@@ -152,7 +156,21 @@ SET ROLE regress_other;
 SELECT queue_jobs.pause('secret');
 SELECT queue_jobs.enqueue('secret') AS job \gset
 SET ROLE regress_app;
+SELECT queue_jobs.define_worker('nightly', 'app.works');
+SELECT queue_jobs.schedule('each night', '0 3 * * *', 'nightly');
+SELECT queue_jobs.schedule('each night, beside each other', '0 3 * * *', 'nightly', if_running => 'allow');
+SELECT queue_jobs.define_worker('brief', 'app.works', retry_for => '1 h', feature_category => 'billing');
+SELECT queue_jobs.schedule('briefly', '0 3 * * *', 'brief');
+CREATE PROCEDURE in_pieces() LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('in pieces', 'app.in_pieces', feature_category => 'billing');
 SELECT worker, regexp_replace(finding, '[0-9.]+', 'N', 'g') AS finding, advice FROM queue_jobs.check_workers();
+-- A category is missed where most have one.
+SELECT count(queue_jobs.define_worker('kind ' || n, 'app.works', feature_category => 'billing')) > 0 AS defined FROM generate_series(1, 40) n;
+SELECT worker, finding, advice FROM queue_jobs.check_workers() WHERE finding LIKE '%feature_category%' AND worker IN ('nightly', 'brief', 'kind 1');
+SELECT count(queue_jobs.drop_worker('kind ' || n)) FROM generate_series(1, 40) n;
+SELECT queue_jobs.unschedule(name) FROM unnest('{each night,"each night, beside each other",briefly}'::text[]) AS name;
+SELECT queue_jobs.drop_worker(name) FROM unnest('{nightly,brief,in pieces}'::text[]) AS name;
+DROP PROCEDURE in_pieces;
 -- Of each worker the roles are found that have jobs of it, and not all jobs' roles and workers.
 SELECT count(queue_jobs.define_worker('kind ' || n, 'app.works', idempotent => true)), count(queue_jobs.enqueue('kind ' || n, delay => '1 day')) FROM generate_series(1, 60) n;
 RESET ROLE;

@@ -30,6 +30,7 @@
 #include "access/xact.h"
 #include "background_process.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "crash_ledger.h"
 #include "database_slot.h"
 #include "executor_slot.h"
@@ -414,6 +415,22 @@ unreserve(DatabaseSlot *slot)
 	SpinLockRelease(&slot->mutex);
 }
 
+/* Says that no worker slot is free. The launcher, which is in no database, reads names in a transaction. */
+static void
+report_no_worker_slot(void *database)
+{
+	char	   *name;
+
+	unit_begin();
+	name = get_database_name(*(Oid *) database);
+	if (name != NULL)
+		ereport(LOG,
+				(errmsg("queue_jobs has no free background worker slot for a scheduler"),
+				 errdetail("Jobs of database \"%s\" wait.", name),
+				 errhint("You may need to increase \"max_worker_processes\".")));
+	unit_end();
+}
+
 /* False if no worker slot is free. */
 static bool
 start_scheduler(DatabaseSlot *slot, TimestampTz now)
@@ -432,10 +449,7 @@ start_scheduler(DatabaseSlot *slot, TimestampTz now)
 	}
 	unreserve(slot);
 	if (worker_slot_missed(false))
-		ereport(LOG,
-				(errmsg("queue_jobs has no free background worker slot for a scheduler"),
-				 errdetail("Jobs of database %u wait.", slot->database),
-				 errhint("You may need to increase \"max_worker_processes\".")));
+		(void) process_protect(report_no_worker_slot, &arguments.database);
 	return false;
 }
 

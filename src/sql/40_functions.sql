@@ -672,15 +672,30 @@ WITH checked AS MATERIALIZED (
       FROM queue_jobs.worker_statistics s
      WHERE s.runs >= 100 AND s.started_in_target < 0.95
     UNION ALL
-    SELECT w.name, 19, 0, 'not marked idempotent',
+    -- While a job of a schedule is tried again its ticks are skipped, or wait: Sidekiq's delays without the random part, and without run times.
+    SELECT s.worker, 19, 0, format('its jobs may be tried again for longer than schedule "%s" waits until its next tick', s.name),
+           'Give it fewer max_retries or a retry_for, or let the schedule be if_running => ''allow'': until the job has ended there is no other.'
+      FROM checked w
+      JOIN queue_jobs.defined_schedule s ON s.worker = w.name
+     CROSS JOIN LATERAL (SELECT max(t.at) - min(t.at) AS gap FROM queue_jobs.next_runs(s.cron, s.timezone, COALESCE(s.last_run, now()), 2) AS t (at)) n
+     WHERE s.if_running <> 'allow' AND s.error IS NULL AND w.retry_backoff IS NULL
+       AND COALESCE(w.retry_for, (SELECT sum(k ^ 4 + 15) * interval '1 s' FROM generate_series(0, LEAST(w.max_retries, 100) - 1) k)) > n.gap
+    UNION ALL
+    SELECT w.name, 20, 0, 'no feature_category, which most workers have', 'Give one: by it statistics, alerts and routing rules find the jobs of a team.'
+      FROM checked w
+     WHERE w.feature_category IS NULL AND (SELECT 2 * count(o.feature_category) > count(*) FROM checked o)
+    UNION ALL
+    -- What an exactly-once handler, a function, has written is undone if it runs again.
+    SELECT w.name, 21, 0, 'not marked idempotent, though a job may run more than once',
            'Make the handler safe to run more than once and give idempotent => true: then duplicates are dropped, and a retry does no harm.'
       FROM checked w
-     WHERE NOT w.idempotent AND NOT w.limited_capacity
+      LEFT JOIN pg_proc p ON p.oid = w.handler_oid
+     WHERE NOT w.idempotent AND NOT w.limited_capacity AND (w.handler IS NULL OR p.prokind = 'p' OR w.external_dependencies)
 )
-SELECT f.worker, f.finding, f.advice FROM found f WHERE f.worker <> 'queue_jobs.command' ORDER BY f.n = 19, f.worker COLLATE "C", f.n, f.role, f.finding
+SELECT f.worker, f.finding, f.advice FROM found f WHERE f.worker <> 'queue_jobs.command' ORDER BY f.n >= 20, f.n = 21, f.worker COLLATE "C", f.n, f.role, f.finding
 $$;
 COMMENT ON FUNCTION queue_jobs.check_workers() IS
-'Advice on each worker, a row for each finding: not marked idempotent; deduplicate without idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
+'Advice on each worker, a row for each finding: not marked idempotent, where a job may run more than once; no feature category, where most others have one; jobs that are tried again beyond the next tick of their schedule; deduplicate without idempotent; CPU-bound but not declared; slower than its urgency allows, or started later than it promises; handler missing, or of no fit; a role that may not run its jobs; external dependencies without a timeout; a record''s table that is missing, or has no index of pending rows to be healed. What it says of runs is by the view worker_statistics.';
 
 CREATE FUNCTION queue_jobs.reset_statistics(worker text DEFAULT NULL) RETURNS void
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reset_statistics';
