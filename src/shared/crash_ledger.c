@@ -109,7 +109,7 @@ place_for(int slot, Oid database, int64 job)
 	return found;
 }
 
-/* The same among the places of our slot. */
+/* Like place_for(), among the places of our slot. */
 static LedgerEntry *
 own_place_for(Oid database, int64 job)
 {
