@@ -295,6 +295,52 @@ SELECT queue_jobs.define_worker('died', 'long_jobs.tell');
 SELECT queue_jobs.enable_worker('died');
 CALL wait_for($$SELECT count(*) = 2 FROM long_jobs.told$$);
 
+-- ---- report() ----
+
+-- Of a message 200 bytes are kept, up to the end of a character. What is left out stays as the run has said; current_job() has both.
+CREATE FUNCTION long_jobs.say(times int) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM queue_jobs.report();
+    PERFORM queue_jobs.report(message => repeat('a', 198) || U&'\20AC' || 'b');
+    FOR n IN 1 .. times LOOP
+        PERFORM queue_jobs.report(n);
+    END LOOP;
+    RETURN (SELECT jsonb_build_object('progress', progress, 'message', length(message)) FROM queue_jobs.current_job());
+END $$;
+SELECT queue_jobs.define_worker('say', 'long_jobs.say');
+SELECT queue_jobs.enqueue('say', '{"times": 3}') AS job \gset
+CALL wait_for_state(:job, 'completed');
+SELECT progress, length(message) AS length, result FROM queue_jobs.job WHERE id = :job;
+BEGIN;
+SELECT queue_jobs.enqueue('say', '{"times": 5}') AS job \gset
+SELECT queue_jobs.run_due('{say}');
+SELECT progress, length(message) AS length, result FROM queue_jobs.job WHERE id = :job;
+COMMIT;
+SELECT progress, length(message) AS length FROM queue_jobs.job WHERE id = :job;
+SELECT queue_jobs.assert_idempotent('say', '{"times": 1}');
+-- A claimant's, in one transaction and by a lease.
+SELECT queue_jobs.enqueue('outside') AS job \gset
+BEGIN;
+SELECT attempt, progress, message FROM queue_jobs.claim('me', '{outside}') \gset
+SELECT queue_jobs.report(:job, :attempt, 0.5, 'in a transaction');
+SELECT progress, message FROM queue_jobs.job WHERE id = :job;
+ROLLBACK;
+SELECT progress, message FROM queue_jobs.job WHERE id = :job;
+SELECT attempt FROM queue_jobs.claim('me', '{outside}') \gset
+SELECT queue_jobs.report(:job, :attempt, message => 'by a lease');
+SELECT queue_jobs.report(id => :job, attempt => :attempt, progress => 0.25);
+CALL queue_jobs.await_progress(:job, 0.5);
+SELECT queue_jobs.snooze(:job, :attempt, '0');
+SELECT attempt, progress, message FROM queue_jobs.claim('me', '{outside}');
+SELECT error_of(format('SELECT queue_jobs.report(%s, 1, 0.5)', :job));
+SELECT error_of(format('SELECT queue_jobs.report(%s, 2, -1)', :job));
+SELECT error_of(format('SELECT queue_jobs.report(%s, NULL, 0.5)', :job));
+SELECT error_of('SELECT queue_jobs.report(0, 1, 0.5)');
+SELECT queue_jobs.cancel(:job);
+CALL queue_jobs.await_progress(:job, 0.25, '1 h');
+CALL queue_jobs.await_progress(0);
+SELECT error_of($$CALL queue_jobs.await_progress(1)$$);
+
 -- ---- what is refused ----
 
 SELECT error_of($$SELECT queue_jobs.define_worker('x', on_dead => 'x')$$);
@@ -302,6 +348,7 @@ SELECT error_of($$SELECT queue_jobs.define_worker('died', 'long_jobs.tell', on_d
 SELECT error_of($$SELECT queue_jobs.define_worker('x', on_expired => 'no such worker')$$);
 SELECT error_of($$SELECT queue_jobs.define_worker('x', on_dead => 'queue_jobs.heal')$$);
 SELECT error_of($$SELECT queue_jobs.continue_at('1')$$);
+SELECT error_of($$SELECT queue_jobs.report(0.5, 'half of it')$$);
 SELECT error_of($$CALL queue_jobs.checkpoint('1')$$);
 SELECT error_of($$SELECT queue_jobs.step('a', 'SELECT 1')$$);
 CREATE FUNCTION long_jobs.misuse(command text) RETURNS void LANGUAGE plpgsql AS $$BEGIN EXECUTE command; END$$;
@@ -317,7 +364,7 @@ SELECT queue_jobs.enqueue('misuse', jsonb_build_object('command', command)) > 0 
   FROM unnest(ARRAY[$$SELECT queue_jobs.continue_at(NULL)$$, $$SELECT queue_jobs.continue_at('1', progress => 'NaN')$$,
                     $$SELECT queue_jobs.continue_at('1', progress => 'infinity')$$, $$SELECT queue_jobs.continue_at('1', progress => -1)$$,
                     $$SELECT queue_jobs.continue_at('1', '-1 s')$$, $$SELECT queue_jobs.continue_at('1', '366 days')$$,
-                    $$CALL queue_jobs.checkpoint('1')$$]) AS command;
+                    $$CALL queue_jobs.checkpoint('1')$$, $$SELECT queue_jobs.report('infinity')$$, $$SELECT queue_jobs.report(-0.5)$$]) AS command;
 SELECT queue_jobs.enqueue('misuse_procedure', jsonb_build_object('command', command)) > 0 AS enqueued
   FROM unnest(ARRAY[$$CALL queue_jobs.checkpoint('1')$$, $$CALL queue_jobs.checkpoint(NULL)$$, $$CALL queue_jobs.checkpoint('1', 'NaN')$$]) AS command;
 CALL wait_for_worker('misuse');
@@ -327,7 +374,7 @@ SELECT errors -> 0 ->> 'sqlstate' AS sqlstate, last_error, errors -> 0 ->> 'deta
 
 SELECT count(queue_jobs.drop_worker(name)) FROM queue_jobs.worker
  WHERE name IN ('count_up', 'stumble', 'change_mind', 'takes_all', 'alone', 'takes_one', 'of_text', 'required', 'after_all', 'keeps_key', 'climb',
-                'endless', 'outside', 'in_steps', 'bad_step', 'died', 'expired', 'always_fails', 'claimed', 'misuse', 'misuse_procedure');
+                'endless', 'outside', 'in_steps', 'bad_step', 'died', 'expired', 'always_fails', 'claimed', 'misuse', 'misuse_procedure', 'say');
 RESET ROLE;
 SET client_min_messages = warning;
 DROP SCHEMA long_jobs CASCADE;

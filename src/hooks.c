@@ -21,6 +21,7 @@
 #include "lost_claim.h"
 #include "member_range.h"
 #include "registry.h"
+#include "report.h"
 #include "savepoint_notes.h"
 #include "shared.h"
 #include "statistics.h"
@@ -46,6 +47,7 @@ static void (*const before_commit[]) (XactEvent event) = {
 static void (*const transaction_end[]) (XactEvent event) = {
 	current_job_transaction_end,
 	lost_claims_transaction_end,	/* before wakeup.c frees the jobs for others */
+	reports_transaction_end,
 	exclusive_commands_transaction_end,
 	live_counts_transaction_end,	/* before others see what is counted */
 	statistics_transaction_end,

@@ -27,6 +27,7 @@
 #include "rate.h"
 #include "replica_status.h"
 #include "settings.h"
+#include "report.h"
 #include "shared.h"
 #include "statistics.h"
 #include "waiter.h"
@@ -57,6 +58,7 @@ _PG_init(void)
 	waiting_init();
 	session_holds_init();
 	news_init();
+	reports_init();
 	waiters_init(lane_known_content);
 	replicas_init();
 	shared_init();

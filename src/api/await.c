@@ -1,8 +1,10 @@
 /*
  * await.c
- *		await_job(), await_batch(): a session waits until a job or a batch has ended.
+ *		await_job(), await_batch(): a session waits until a job or a batch has ended; await_progress(): or
+ *		until the job says that it has got further.
  *
- * It holds no snapshot and no transaction meanwhile, and is woken by the commit that ends what it waits for.
+ * The session holds no snapshot and no transaction meanwhile. The commit that ends what it waits for wakes
+ * it, or report() does.
  */
 #include "postgres.h"
 
@@ -28,6 +30,7 @@
 
 PG_FUNCTION_INFO_V1(queue_jobs_await_job);
 PG_FUNCTION_INFO_V1(queue_jobs_await_batch);
+PG_FUNCTION_INFO_V1(queue_jobs_await_progress);
 
 #define LOOK_AT_LEAST_EVERY (60 * USECS_PER_SEC)
 #define LOOK_AGAIN_AT_LOCKED USECS_PER_SEC	/* the other transaction may leave the job as it is */
@@ -44,6 +47,11 @@ typedef struct Awaited
 	int			columns;		/* without the last three */
 	int64		id;
 	bool		is_job;
+	bool		progress;		/* not only its end: its columns are progress and message */
+	bool		looked;
+	bool		has_since;
+	float8		since;			/* the progress that the caller knows, or none */
+	char	   *message;		/* at the first look; NULL: none */
 	Datum		values[MOST_COLUMNS];
 	bool		nulls[MOST_COLUMNS];
 	MemoryContext context;		/* of the values; outlives transactions */
@@ -59,7 +67,7 @@ copy_row(Awaited *awaited)
 	{
 		awaited->values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1,
 										   &awaited->nulls[i]);
-		if (!awaited->nulls[i])
+		if (!awaited->nulls[i] && !TupleDescAttr(SPI_tuptable->tupdesc, i)->attbyval)
 			awaited->values[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(awaited->values[i]));
 	}
 	MemoryContextSwitchTo(old);
@@ -116,6 +124,26 @@ read_awaited(Awaited *awaited, TimestampTz *expires_at)
 	return ended;
 }
 
+/*
+ * Whether the job has another progress than the caller knows, or another message than at the first look.
+ */
+static bool
+has_got_further(Awaited *awaited)
+{
+	char	   *message = awaited->nulls[1] ? NULL : TextDatumGetCString(awaited->values[1]);
+	bool		same_message;
+
+	if (!awaited->looked && message != NULL)
+		awaited->message = MemoryContextStrdup(MemoryContextGetParent(awaited->context), message);
+	awaited->looked = true;
+	if (awaited->nulls[0] == awaited->has_since ||
+		(awaited->has_since && DatumGetFloat8(awaited->values[0]) != awaited->since))
+		return true;
+	same_message = message == NULL || awaited->message == NULL ? message == awaited->message
+															   : strcmp(message, awaited->message) == 0;
+	return !same_message;
+}
+
 /* Whether this session may end expired jobs: not where nothing can be written, or jobs are copies. */
 static bool
 may_end_jobs(void)
@@ -136,8 +164,8 @@ end_awaited_job(int64 id)
 }
 
 /*
- * Whether it has ended. A job that has expired is ended here: no claim may ever meet it, in a paused queue or
- * without claimants.
+ * Whether what the session waits for has come. A job that has expired is ended here: no claim may ever meet
+ * it, in a paused queue or without claimants.
  */
 static bool
 look_for_end(void *argument, TimestampTz *next)
@@ -149,7 +177,10 @@ look_for_end(void *argument, TimestampTz *next)
 	shared_look();
 	if (awaited->is_job)
 	{
-		waiter_await_job(awaited->id);
+		if (awaited->progress)
+			waiter_await_progress(awaited->id);
+		else
+			waiter_await_job(awaited->id);
 		news_await_job(awaited->id); /* so that it is kept until a later call, too */
 	}
 	else
@@ -165,12 +196,12 @@ look_for_end(void *argument, TimestampTz *next)
 		expires_at = GetCurrentTimestamp() + LOOK_AGAIN_AT_LOCKED;
 	}
 	*next = Min(expires_at, GetCurrentTimestamp() + LOOK_AT_LEAST_EVERY);
-	return ended;
+	return ended || (awaited->progress && has_got_further(awaited));
 }
 
-/* await_job() and await_batch(): waits for the end, and returns the row that was read then. */
+/* Waits for what is awaited, and returns the row that was read then. */
 static Datum
-await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
+await(FunctionCallInfo fcinfo, Awaited *awaited, int timeout_arg, const char *function)
 {
 	TupleDesc	descriptor;
 	int64		timeout;
@@ -178,7 +209,7 @@ await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 	refuse_within_transaction(fcinfo, function);
 	refuse_null(fcinfo, 0, "id");
 	awaited->id = PG_GETARG_INT64(0);
-	timeout = wait_argument(fcinfo, 1, "timeout");
+	timeout = wait_argument(fcinfo, timeout_arg, "timeout");
 	awaited->context = AllocSetContextCreate(CurrentMemoryContext, "queue_jobs await",
 											 ALLOCSET_DEFAULT_SIZES);
 	wait_until(look_for_end, awaited, timeout, POLL_WITHOUT_SHARED_MEMORY);
@@ -189,10 +220,17 @@ await_end(FunctionCallInfo fcinfo, Awaited *awaited, const char *function)
 
 /* Jobs; and those that are not to be kept, but were waited for when they ended. */
 #define AWAITED_JOBS \
-	"(SELECT id, state, result, last_error, finished_at, owner," \
+	"(SELECT id, state, result, last_error, progress, message, finished_at, owner," \
 	" CASE WHEN attempt = 0 THEN expires_at END AS expires_at FROM queue_jobs.job WHERE id = $1" \
-	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.finished_at, pg_get_userbyid(l.owner), NULL" \
+	" UNION ALL SELECT m.id, m.state, m.result, m.errors -> -1 ->> 'message', m.progress, m.message, m.finished_at, pg_get_userbyid(l.owner), NULL" \
 	"  FROM queue_jobs.member_job m JOIN queue_jobs.lane l ON l.id = m.lane WHERE m.id = $1 AND m.keep_until <= clock_timestamp()) AS j"
+
+/* The last three columns of the query, and where it reads. */
+#define OF_AWAITED_JOB \
+	" state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL," \
+	" (SELECT oid FROM pg_roles WHERE rolname = owner)," \
+	" CASE WHEN finished_at IS NULL AND state <> 'executing' THEN expires_at END FROM " AWAITED_JOBS \
+	" ORDER BY finished_at NULLS FIRST"
 
 /* await_job(id, timeout, INOUT state, INOUT result, INOUT error) */
 Datum
@@ -201,14 +239,11 @@ queue_jobs_await_job(PG_FUNCTION_ARGS)
 	Awaited		awaited = {
 		.sql = "SELECT state, CASE WHEN result #>> '{}' LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).result ELSE result END,"
 		" CASE WHEN last_error LIKE 'queue_jobs:encrypted:%' THEN (queue_jobs.decrypt_job(id)).errors -> -1 ->> 'message' ELSE last_error END,"
-		" state IN ('completed', 'cancelled', 'dead') AND finished_at IS NOT NULL,"
-		" (SELECT oid FROM pg_roles WHERE rolname = owner),"
-		" CASE WHEN finished_at IS NULL AND state <> 'executing' THEN expires_at END FROM " AWAITED_JOBS
-		" ORDER BY finished_at NULLS FIRST",
+		OF_AWAITED_JOB,
 		.columns = 3, .is_job = true
 	};
 
-	return await_end(fcinfo, &awaited, "queue_jobs.await_job()");
+	return await(fcinfo, &awaited, 1, "queue_jobs.await_job()");
 }
 
 /* await_batch(id, timeout, INOUT state) */
@@ -220,5 +255,19 @@ queue_jobs_await_batch(PG_FUNCTION_ARGS)
 		" FROM queue_jobs.batch WHERE id = $1", .columns = 1
 	};
 
-	return await_end(fcinfo, &awaited, "queue_jobs.await_batch()");
+	return await(fcinfo, &awaited, 1, "queue_jobs.await_batch()");
+}
+
+/* await_progress(id, since, timeout, INOUT progress, INOUT message) */
+Datum
+queue_jobs_await_progress(PG_FUNCTION_ARGS)
+{
+	Awaited		awaited = {
+		.sql = "SELECT progress, message," OF_AWAITED_JOB, .columns = 2, .is_job = true, .progress = true,
+		.has_since = !PG_ARGISNULL(1)
+	};
+
+	if (awaited.has_since)
+		awaited.since = PG_GETARG_FLOAT8(1);
+	return await(fcinfo, &awaited, 2, "queue_jobs.await_progress()");
 }

@@ -35,6 +35,7 @@
 #include "park_sweep.h"
 #include "procedure_wait.h"
 #include "replica.h"
+#include "report.h"
 #include "run_as.h"
 #include "selector.h"
 #include "shared.h"
@@ -382,6 +383,8 @@ lease_row(Start *start)
 	claim->lapsed = job->started_at != NO_TIME;
 	claim->location = job->wal_lsn;
 	claim->merged = job->merged;
+	if (claim->lapsed)
+		report_keep(job);
 	job->attempt++;
 	job->started_at = start->at;
 	job->lease = claim->lease;

@@ -1,7 +1,7 @@
 /*
  * claimant.c
- *		What a claimant says of the jobs that it has: complete(), fail(), snooze(), heartbeat(), and the same
- *		of several jobs.
+ *		What a claimant says of the jobs that it has: complete(), fail(), snooze(), report(), heartbeat(), and
+ *		the same of several jobs.
  *
  * The number of the attempt is the fence: a claimant whose lease ran out, and whose job another process has
  * by now, is refused.
@@ -28,6 +28,7 @@
 #include "long_job.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "report.h"
 #include "run_as.h"
 #include "statistics.h"
 #include "subscription.h"
@@ -45,6 +46,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_fail_many);
 PG_FUNCTION_INFO_V1(queue_jobs_snooze);
 PG_FUNCTION_INFO_V1(queue_jobs_snooze_many);
 PG_FUNCTION_INFO_V1(queue_jobs_continue_claimed);
+PG_FUNCTION_INFO_V1(queue_jobs_report_claimed);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat);
 PG_FUNCTION_INFO_V1(queue_jobs_heartbeat_many);
 
@@ -54,6 +56,8 @@ lease_argument(FunctionCallInfo fcinfo, int arg)
 	return duration_argument(fcinfo, arg, "lease", 1000, 365 * USECS_PER_DAY,
 							 "Give an interval from 1 millisecond to 365 days.");
 }
+
+#define NOT_THERE "It has been finished, cancelled or removed, or never was."
 
 /* ERROR for a job that this claim has lost. */
 static void
@@ -110,7 +114,7 @@ claimed_begin(Claimed *claimed, int64 id, int32 attempt)
 	live_open(&claimed->table);
 	found = job_find(&claimed->table, id, &claimed->slot, &claimed->job);
 	if (found == FIND_NONE)
-		refuse_stale(id, attempt, "It has been finished, cancelled or removed, or never was.");
+		refuse_stale(id, attempt, NOT_THERE);
 	stale = found == FIND_LOCKED ? "An executor is running it." : why_stale(&claimed->job, attempt);
 	if (stale != NULL)
 		refuse_stale(id, attempt, stale);
@@ -341,9 +345,69 @@ queue_jobs_continue_claimed(PG_FUNCTION_ARGS)
 	delay = slice_delay_argument(fcinfo, 3);
 	claimed_begin(&claimed, PG_GETARG_INT64(0), PG_GETARG_INT32(1));
 	claimed.job.expires_at = NO_TIME;
+	if (slice.has_progress)
+		(void) report_make(&claimed.job, claimed.lane->owner, true,
+						   &(Report) {.has_progress = true, .progress = slice.progress});
 	/* this attempt is uncharged as it is put back */
 	slice_apply(&claimed.job, &slice, claimed.job.attempt - 1);
 	claimed_put_back(&claimed, delay);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Looks at a claimed job, without a lock on its row: a report writes nothing. What is reported of a claim
+ * that is lost at this moment is not seen, for the job's row has a later attempt, or no lease.
+ */
+static void
+look_at_claimed(LiveTable *table, int64 id, int32 attempt, Claimed *claimed)
+{
+	IdScan		scan;
+	bool		found;
+	const char *stale;
+
+	CommandCounterIncrement();	/* so that what this command has claimed itself is seen */
+	id_scan_begin(&scan, table);
+	found = id_scan_find(&scan, id, &claimed->job);
+	id_scan_end(&scan);
+	if (!found)
+		refuse_stale(id, attempt, NOT_THERE);
+	stale = why_stale(&claimed->job, attempt);
+	if (stale != NULL)
+		refuse_stale(id, attempt, stale);
+	identify(claimed);
+}
+
+/* Writes the report to the job's row: without shared memory it is seen when the transaction commits. */
+static void
+write_report(int64 id, int32 attempt, const Report *said)
+{
+	Claimed		claimed;
+
+	claimed_begin(&claimed, id, attempt);
+	report_add(&claimed.job, said);
+	live_update(&claimed.table, claimed.slot, &claimed.job);
+	claimed_end(&claimed);
+}
+
+/* report(id, attempt, progress, message) */
+Datum
+queue_jobs_report_claimed(PG_FUNCTION_ARGS)
+{
+	LiveTable	table;
+	Claimed		claimed;
+	Report		said;
+	int64		id;
+	int32		attempt;
+
+	refuse_null_job(fcinfo, "queue_jobs.report()");
+	id = PG_GETARG_INT64(0);
+	attempt = PG_GETARG_INT32(1);
+	said = report_arguments(fcinfo, 2);
+	live_open(&table);
+	look_at_claimed(&table, id, attempt, &claimed);
+	live_close(&table);
+	if (!report_make(&claimed.job, claimed.lane->owner, false, &said))
+		write_report(id, attempt, &said);
 	PG_RETURN_VOID();
 }
 

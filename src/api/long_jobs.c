@@ -71,6 +71,7 @@ write_slice(const Slice *slice)
 	if (found)
 	{
 		slice_apply(&stored, slice, stored.attempt);
+		report_copy(&stored);
 		live_update(&table, row, &stored);
 	}
 	ExecDropSingleTupleTableSlot(row);
@@ -127,6 +128,7 @@ queue_jobs_checkpoint(PG_FUNCTION_ARGS)
 	slice = slice_arguments(fcinfo, 0, 1);
 	refuse_atomic(fcinfo);
 	slice.cursor = current_job_keep(slice.cursor);
+	current_job_report_slice(&slice);
 	found = write_slice(&slice);
 	test_point("checkpoint_written");
 	end_transaction_of_procedure();

@@ -55,6 +55,7 @@ LIVE_COLUMN(callback, boolean)		/* it is a callback of its batch, and no member 
 LIVE_COLUMN(waits, jsonb)			/* what it waits for (long_job.h) */
 JOB_COLUMN(cursor, jsonb)			/* where a long job goes on */
 JOB_COLUMN(progress, float8)		/* how far it has said it is, if has_progress */
+JOB_COLUMN(message, text)			/* what it has said of that */
 JOB_COLUMN(options, jsonb)			/* what it has in place of its worker's (worker.h), or NULL */
 
 JOB_COLUMN(call, bigint)			/* id that the call took whose args it has (waiting.c); 0: see there */

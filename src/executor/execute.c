@@ -185,7 +185,10 @@ put_back_as_said(Run *run, TupleTableSlot *slot)
 	statistics_count(run->task->worker->name, COUNTED_SNOOZED, 1);
 	run->job.expires_at = NO_TIME;	/* it was started in time */
 	if (current_job.slice.cursor != NULL)
+	{
+		current_job_report_slice(&current_job.slice);
 		slice_apply(&run->job, &current_job.slice, attempts);
+	}
 	if (at_once)
 		run_pass_over_once(run->job.id);
 	if (dedup_strategy(&run->job, run->task->worker) == DEDUP_UNTIL_EXECUTED)
@@ -513,7 +516,7 @@ execute_next(ExecutorSlot *slot)
 		execute_procedure(&run);
 	else
 		execute_function(&run);
-	current_job.job = NULL;
+	current_job_end();
 	ledger_wipe();
 	stop_showing(slot, !run.put_back);
 	return true;
@@ -603,6 +606,7 @@ execute_recover(ExecutorSlot *slot, const ErrorData *edata)
 	current_job.job = NULL;
 	if (slot->job != 0 && (slot->end_as >= 0 || (begun && !execute_interrupted(edata))))
 		recover_job(slot, begun, edata);
+	current_job_end();
 }
 
 /* A procedure's hold has outlived its transaction; only without it can the job start again. */
@@ -638,6 +642,7 @@ execute_exit(ExecutorSlot *slot)
 			heed_end(id, end_as);
 		executor_end_heeded(slot, asked);
 	}
+	current_job_end();
 }
 
 void

@@ -30,17 +30,24 @@ static void restore(int first);
 
 static SavepointNotes said = {.size = sizeof(Said), .rolled_back = restore};
 
-/* Memory of said_alloc(), for one run, or for the runs of assert_idempotent() in one transaction. */
+/* Memory for the handler's words of one run, or of the runs of assert_idempotent() in one transaction. */
 static MemoryContext said_context = NULL;
+
+/* Returns the memory for the handler's words. */
+static MemoryContext
+said_memory(void)
+{
+	if (said_context == NULL)
+		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler",
+											 ALLOCSET_SMALL_SIZES);
+	return said_context;
+}
 
 /* Allocates memory for the handler's words. */
 static void *
 said_alloc(Size size)
 {
-	if (said_context == NULL)
-		said_context = AllocSetContextCreate(TopMemoryContext, "queue_jobs said by a handler",
-											 ALLOCSET_SMALL_SIZES);
-	return MemoryContextAlloc(said_context, size);
+	return MemoryContextAlloc(said_memory(), size);
 }
 
 /* Forgets the handler's words. */
@@ -81,12 +88,23 @@ interrupt_again(void)
 }
 
 void
+current_job_end(void)
+{
+	if (current_job.reported_job != 0)
+		report_forget(current_job.reported_job, current_job.reported_attempt, MyProcPid);
+	current_job.reported_job = 0;
+	current_job.job = NULL;
+}
+
+void
 current_job_transaction_end(XactEvent event)
 {
 	if (event == XACT_EVENT_COMMIT)
 		interrupt_again();
 	if (event == XACT_EVENT_ABORT)
 		restore(0);
+	if (event == XACT_EVENT_ABORT && current_job.end_as != NULL)
+		current_job_end();		/* the session of run_due() ends with its transaction */
 	if (event != XACT_EVENT_PREPARE)
 		savepoint_notes_forget(&said);
 	if (current_job.job == NULL)
@@ -97,10 +115,52 @@ void
 current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure)
 {
 	forget_all();
+	current_job_end();
 	current_job = (CurrentJob)
 	{
 		.job = job, .lane = lane, .worker = worker, .is_procedure = is_procedure, .retry_in = -1, .snooze = -1
 	};
+}
+
+/* Writes into the job what its run says, without shared memory, as run_due() can run it. */
+static void
+report_to_job(Job *job, const Report *said, bool goes_on)
+{
+	MemoryContext old;
+
+	if (current_job.reported_job == 0 && !goes_on)
+	{
+		job->has_progress = false;
+		job->message = NULL;
+	}
+	old = MemoryContextSwitchTo(said_memory());
+	report_add(job, said);
+	MemoryContextSwitchTo(old);
+}
+
+/* Shows a report, and notes that the run has made one. */
+static void
+make_report(const Report *said, bool goes_on)
+{
+	Job		   *job = current_job.job;
+
+	if (!report_make(job, current_job.lane->owner, goes_on, said))
+		report_to_job(job, said, goes_on);
+	current_job.reported_job = job->id;
+	current_job.reported_attempt = job->attempt;
+}
+
+void
+current_job_report(const Report *said)
+{
+	make_report(said, false);
+}
+
+void
+current_job_report_slice(const Slice *slice)
+{
+	if (slice->has_progress)
+		make_report(&(Report) {.has_progress = true, .progress = slice->progress}, true);
 }
 
 void
@@ -142,7 +202,7 @@ current_job_require(const char *function)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s can only be called while an executor runs a job", function),
 				 errdetail("This session runs none."),
-				 errhint("For claimants there are queue_jobs.fail(), queue_jobs.snooze(), queue_jobs.save_step(), queue_jobs.continue_at() and"
-						 " queue_jobs.wait_for_signal(), which take the job's id and attempt, and queue_jobs.signals().")));
+				 errhint("For claimants there are queue_jobs.fail(), queue_jobs.snooze(), queue_jobs.save_step(), queue_jobs.continue_at(),"
+						 " queue_jobs.report() and queue_jobs.wait_for_signal(), which take the job's id and attempt, and queue_jobs.signals().")));
 }
 

@@ -1,8 +1,8 @@
 /*
  * current_job.h
  *		The job that this process runs, and what its handler says of it: state behind current_job(),
- *		retry_in(), snooze_me(), continue_at(), checkpoint() and step(), and behind cancel() and discard() of
- *		the job itself.
+ *		retry_in(), snooze_me(), continue_at(), checkpoint(), step() and report(), and behind cancel() and
+ *		discard() of the job itself.
  */
 #ifndef QUEUE_JOBS_CURRENT_JOB_H
 #define QUEUE_JOBS_CURRENT_JOB_H
@@ -11,6 +11,7 @@
 #include "job.h"
 #include "lane.h"
 #include "long_job.h"
+#include "report.h"
 
 typedef struct CurrentJob
 {
@@ -25,6 +26,8 @@ typedef struct CurrentJob
 	/* what continue_at() said last, if its cursor is not NULL; "snooze" is the delay */
 	Slice		slice;
 	bool		stopped;		/* checkpoint() has ended the run, with an error */
+	int64		reported_job;	/* id of the job, once the run has reported; 0: it has not */
+	int32		reported_attempt;
 	int		   *end_as;			/* in run_due(): the JobState in which the job ends itself; else NULL */
 } CurrentJob;
 
@@ -34,6 +37,9 @@ extern CurrentJob current_job;
 
 /* Called when a run begins. */
 extern void current_job_begin(Job *job, const Lane *lane, const Worker *worker, bool is_procedure);
+
+/* Called when the run has ended, and what it reported is in the job's row, or undone with the run. */
+extern void current_job_end(void);
 
 /* At the end of a transaction (hooks.c). */
 extern void current_job_transaction_end(XactEvent event);
@@ -52,6 +58,12 @@ extern void current_job_about_to_say(void);
  * NO_TIMEOUT.
  */
 extern void current_job_wait_for(const char *signal, int64 timeout);
+
+/* Shows to other sessions what the run reports. A rollback does not take it back. */
+extern void current_job_report(const Report *said);
+
+/* The same of the progress that goes with a cursor, if there is one: the job's message stays. */
+extern void current_job_report_slice(const Slice *slice);
 
 /* Returns a copy that lives as long as the run. */
 extern Jsonb *current_job_keep(const Jsonb *value);

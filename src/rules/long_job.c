@@ -50,6 +50,18 @@ slice_arguments(FunctionCallInfo fcinfo, int cursor_arg, int progress_arg)
 	return slice;
 }
 
+Report
+report_arguments(FunctionCallInfo fcinfo, int progress_arg)
+{
+	Report		report = {.has_progress = !PG_ARGISNULL(progress_arg)};
+
+	if (report.has_progress)
+		report.progress = progress_argument(fcinfo, progress_arg);
+	if (!PG_ARGISNULL(progress_arg + 1))
+		report_set_message(&report, text_argument(fcinfo, progress_arg + 1));
+	return report;
+}
+
 int64
 slice_delay_argument(FunctionCallInfo fcinfo, int arg)
 {

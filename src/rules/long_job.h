@@ -8,6 +8,7 @@
 
 #include "fmgr.h"
 #include "job.h"
+#include "report.h"
 #include "utils/jsonb.h"
 
 typedef struct Slice
@@ -22,6 +23,9 @@ typedef struct Slice
  * negative or not finite.
  */
 extern Slice slice_arguments(FunctionCallInfo fcinfo, int cursor_arg, int progress_arg);
+
+/* Returns what report() says: a progress, and the message after it. */
+extern Report report_arguments(FunctionCallInfo fcinfo, int progress_arg);
 
 /* Returns a delay in microseconds; 0 for NULL. Raises an ERROR unless it is from 0 to 365 days. */
 extern int64 slice_delay_argument(FunctionCallInfo fcinfo, int arg);

@@ -16,6 +16,7 @@
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "report.h"
 #include "savepoint_notes.h"
 #include "shared.h"
 #include "statistics.h"
@@ -36,13 +37,13 @@
 typedef struct ClaimNote
 {
 	int			nest_level;		/* first: savepoint_notes.h */
-	int32		attempt;		/* as stored while it is not claimed */
+	int32		attempt;		/* as stored while it is not claimed: the claim's is the next */
 	int64		job;
 } ClaimNote;
 
-static void wipe_if_none_left(int first);
+static void undo_claims(int first);
 
-static SavepointNotes claims = {.size = sizeof(ClaimNote), .rolled_back = wipe_if_none_left};
+static SavepointNotes claims = {.size = sizeof(ClaimNote), .rolled_back = undo_claims};
 static char claimant[MAX_NAME_LENGTH + 1];	/* of the last one */
 
 /* ---- shared by all processes ---- */
@@ -172,6 +173,14 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 		outcome_put_back(table, row, job, worker, InvalidOid, 0);
 }
 
+/* What was reported of claims is undone with them. */
+static void
+forget_reports(const ClaimNote *notes, int count)
+{
+	for (int i = 0; i < count; i++)
+		report_forget(notes[i].job, notes[i].attempt + 1, 0);
+}
+
 /* Keeps claims from the jobs that are about to be charged. */
 static void
 begin_charging(const ClaimNote *lost, int count)
@@ -244,6 +253,7 @@ charge_at_exit(int code, Datum argument)
 
 	if (count == 0 || server_stops())
 		return;
+	forget_reports(lost, count);
 	claims.notes = NULL;		/* the rollback would forget them */
 	claims.count = claims.room = 0;
 	begin_charging(lost, count);
@@ -262,14 +272,17 @@ lost_claims_transaction_end(XactEvent event)
 {
 	if (claims.count == 0)
 		return;
+	if (event != XACT_EVENT_COMMIT)
+		forget_reports(claims.notes, claims.count);
 	savepoint_notes_forget(&claims);
 	wipe_entries();
 }
 
 /* A savepoint's rollback gives claims back. While others are left, all of them stay in the file. */
 static void
-wipe_if_none_left(int first)
+undo_claims(int first)
 {
+	forget_reports((const ClaimNote *) claims.notes + first, claims.count - first);
 	if (first == 0)
 		wipe_entries();
 }
@@ -296,14 +309,13 @@ attach(void)
 void
 lost_claim_note(const Job *job)
 {
-	ClaimNote  *note;
+	ClaimNote  *note = savepoint_note_add(&claims);
 
+	note->job = job->id;
+	note->attempt = job->attempt - 1;
 	if (MyBackendType != B_BACKEND)
 		return;
 	attach();
-	note = savepoint_note_add(&claims);
-	note->job = job->id;
-	note->attempt = job->attempt - 1;
 	strlcpy(claimant, job->claimant, sizeof(claimant));
 	write_lost_claim(job->id, job->attempt - 1);
 }

@@ -30,6 +30,7 @@
 #include "new_job.h"
 #include "outcome.h"
 #include "park.h"
+#include "report.h"
 #include "run_as.h"
 #include "settings.h"
 #include "statistics.h"
@@ -389,6 +390,7 @@ void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state,
 				 Jsonb *result, HistoryWriter *history)
 {
+	report_keep(job);
 	if (slot != NULL)
 		live_delete(table, slot);
 	if (job->schedule != NULL)
@@ -439,6 +441,7 @@ outcome_put_back(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 {
 	TimestampTz now = job_now();
 
+	report_keep(job);
 	limit_job_ended(table, job, worker);
 	job->started_at = NO_TIME;
 	job->lease = 0;

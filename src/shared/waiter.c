@@ -26,6 +26,7 @@
 typedef enum KeyKind
 {
 	KEY_JOB = 1,
+	KEY_PROGRESS,
 	KEY_BATCH,
 	KEY_OWNER,
 	KEY_WORKER,
@@ -39,7 +40,7 @@ typedef struct Waiter
 	pg_atomic_uint64 set;
 	/* the session changes these only while "set" is 0 */
 	Oid			database;
-	AwaitedLanes lanes;			/* without a user: the key of one job or batch */
+	AwaitedLanes lanes;			/* without a user: the keys of one job or batch */
 } Waiter;
 
 typedef struct Waiting
@@ -184,24 +185,33 @@ waiter_await(const AwaitedLanes *lanes, uint64 set)
 	count(lanes, 1);
 }
 
-/* Writes the one key that this session waits for. */
+/* Writes the keys that this session waits for. */
 static void
-await_key(uint64 key)
+await_keys(AwaitedLanes keys)
 {
 	/* a set of its own for each session: a job's end wakes all that wait for the job */
-	waiter_await(&(AwaitedLanes) {.keys = {key}, .key_count = 1}, hash_combine64(key, QjMyProcNumber));
+	waiter_await(&keys, hash_combine64(keys.keys[0], QjMyProcNumber));
 }
 
 void
 waiter_await_job(int64 job)
 {
-	await_key(key_of(MyDatabaseId, KEY_JOB, job));
+	await_keys((AwaitedLanes) {.keys = {key_of(MyDatabaseId, KEY_JOB, job)}, .key_count = 1});
+}
+
+void
+waiter_await_progress(int64 job)
+{
+	uint64		end = key_of(MyDatabaseId, KEY_JOB, job);
+	uint64		progress = key_of(MyDatabaseId, KEY_PROGRESS, job);
+
+	await_keys((AwaitedLanes) {.keys = {end, progress}, .key_count = 2});
 }
 
 void
 waiter_await_batch(int64 batch)
 {
-	await_key(key_of(MyDatabaseId, KEY_BATCH, batch));
+	await_keys((AwaitedLanes) {.keys = {key_of(MyDatabaseId, KEY_BATCH, batch)}, .key_count = 1});
 }
 
 void
@@ -368,6 +378,15 @@ waiters_wake_job(int64 job)
 		return;
 	pg_memory_barrier();		/* publish first, then read which sessions wait */
 	wake_for_key(key_of(MyDatabaseId, KEY_JOB, job));
+}
+
+void
+waiters_wake_progress(int64 job)
+{
+	if (waiters == NULL)
+		return;
+	pg_memory_barrier();
+	wake_for_key(key_of(MyDatabaseId, KEY_PROGRESS, job));
 }
 
 void

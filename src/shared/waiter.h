@@ -1,6 +1,7 @@
 /*
  * waiter.h
- *		Sessions in await_job(), await_batch() and wait_for_jobs(): which of them a commit wakes.
+ *		Sessions in await_job(), await_batch(), await_progress() and wait_for_jobs(): which of them a commit
+ *		wakes, or a report.
  *
  * A session says what it waits for before it looks whether that has come. A commit that publishes it after
  * that wakes the session; if the commit published it before, the session's look sees it.
@@ -36,6 +37,7 @@ extern void waiters_init(LaneContentFinder content);
 
 /* The session calls one of these before its look. The latest call alone counts. */
 extern void waiter_await_job(int64 job);
+extern void waiter_await_progress(int64 job);	/* or its end */
 extern void waiter_await_batch(int64 batch);
 extern void waiter_await_lanes(const AwaitedLanes *lanes);
 
@@ -51,6 +53,7 @@ extern void waiter_leave(void);
 
 /* Wake the sessions of this database that wait for the job, the batch, or so many jobs of the lane. */
 extern void waiters_wake_job(int64 job);
+extern void waiters_wake_progress(int64 job);
 extern void waiters_wake_batch(int64 batch);
 extern void waiters_wake_lane(int32 lane, int jobs);
 

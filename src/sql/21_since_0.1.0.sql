@@ -69,7 +69,8 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN options jsonb,
     ADD COLUMN call bigint,
     ADD COLUMN quiet_at timestamptz,
-    ADD COLUMN no_later timestamptz;
+    ADD COLUMN no_later timestamptz,
+    ADD COLUMN message text;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at, id) WHERE expires_at IS NOT NULL;
@@ -79,12 +80,13 @@ COMMENT ON COLUMN queue_jobs.live_job.step IS 'its name in a workflow';
 COMMENT ON COLUMN queue_jobs.live_job.callback IS 'true: a callback of its batch, and no member';
 COMMENT ON COLUMN queue_jobs.live_job.waits IS 'what it waits for, jobs or a signal; due is false, and run_at the time at which it stops to wait, or infinity';
 COMMENT ON COLUMN queue_jobs.live_job.cursor IS 'where a long job goes on: what continue_at() or checkpoint() said last';
-COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as it says itself';
+COMMENT ON COLUMN queue_jobs.live_job.progress IS 'how far it is, as its last run said that has ended; what a run says meanwhile is in shared memory (src/shared/report.h)';
 COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a sum: 1 args and the texts of errors, 2 its result, 4 its result is to be; NULL: nothing';
 COMMENT ON COLUMN queue_jobs.live_job.options IS 'what it has in place of its worker''s: max_retries, timeout and keep_completed (microseconds), and its tags; NULL: nothing';
 COMMENT ON COLUMN queue_jobs.live_job.call IS 'the id that the call of enqueue() took whose args it has, if that changes the job that waits; NULL: its own';
 COMMENT ON COLUMN queue_jobs.live_job.quiet_at IS 'debounced: it is due then, and not at run_at, by which it is found; in no index, so that each call is a HOT update; NULL: at run_at';
 COMMENT ON COLUMN queue_jobs.live_job.no_later IS 'debounced: no later call puts it off beyond this time';
+COMMENT ON COLUMN queue_jobs.live_job.message IS 'what report() said with the progress';
 ALTER TABLE queue_jobs.finished_job
     ADD COLUMN batch bigint,
     ADD COLUMN step text,
@@ -92,7 +94,8 @@ ALTER TABLE queue_jobs.finished_job
     ADD COLUMN progress double precision,
     ADD COLUMN encrypted smallint,
     ADD COLUMN options jsonb,
-    ADD COLUMN call bigint;
+    ADD COLUMN call bigint,
+    ADD COLUMN message text;
 CREATE TABLE queue_jobs.member_job PARTITION OF queue_jobs.finished_job FOR VALUES IN (-2);
 -- A completed member is in no index but that of its id: many batches consist of such, and an entry more would cost them a tenth of their rate.
 -- They are found by the ids that the batch's members have (member_range, below).

@@ -73,6 +73,15 @@ LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_opaq
 COMMENT ON FUNCTION queue_jobs_internal.opaque(anyelement) IS
 'The value. Around a column of a view it keeps the planner from estimating by the statistics of all roles'' rows what EXPLAIN then shows.';
 
+CREATE FUNCTION queue_jobs_internal.reported_progress(job bigint, attempt integer, stored double precision) RETURNS double precision
+LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reported_progress';
+COMMENT ON FUNCTION queue_jobs_internal.reported_progress(bigint, integer, double precision) IS
+'What a run of the job beyond that attempt has said by report(), before its transaction commits; without such a run, or for another role''s job, what is stored.';
+
+CREATE FUNCTION queue_jobs_internal.reported_message(job bigint, attempt integer, stored text) RETURNS text
+LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reported_message';
+COMMENT ON FUNCTION queue_jobs_internal.reported_message(bigint, integer, text) IS 'The same of the message.';
+
 CREATE FUNCTION queue_jobs_internal.clock() RETURNS timestamptz
 LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_clock';
 COMMENT ON FUNCTION queue_jobs_internal.clock() IS
@@ -151,9 +160,10 @@ SELECT j.id,
        queue_jobs_internal.opaque(j.lease_until) AS lease_until,
        queue_jobs_internal.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
        queue_jobs_internal.opaque(j.cursor) AS cursor,
-       queue_jobs_internal.opaque(j.progress) AS progress,
+       queue_jobs_internal.opaque(queue_jobs_internal.reported_progress(j.id, j.attempt - (j.lease IS NOT NULL)::pg_catalog.int4, j.progress)) AS progress,
        queue_jobs_internal.opaque(CASE WHEN j.options IS NOT NULL THEN (SELECT pg_catalog.array_agg(t.tag ORDER BY t.n)
-                                                                FROM pg_catalog.jsonb_array_elements_text(j.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END) AS tags
+                                                                FROM pg_catalog.jsonb_array_elements_text(j.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END) AS tags,
+       queue_jobs_internal.opaque(queue_jobs_internal.reported_message(j.id, j.attempt - (j.lease IS NOT NULL)::pg_catalog.int4, j.message)) AS message
   FROM queue_jobs_internal.live_job_now j
   LEFT JOIN queue_jobs.defined_worker w ON w.name = j.worker
  WHERE queue_jobs_internal.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE');
@@ -161,7 +171,7 @@ COMMENT ON VIEW queue_jobs_internal.job_alive IS 'The part of the view job that 
 
 CREATE VIEW queue_jobs_internal.job_finished (id, worker, queue, state, priority, args, context, version, attempt, max_attempts, created_at, run_at, started_at,
                                       finished_at, last_error, result, dedup_key, wal_lsn, owner, executor_pid, claimant, expires_at, errors, waits_for, data_consistency, merged, dropped, schedule,
-                                      load_balancing_strategy, read_from, lease_until, batch, cursor, progress, tags) WITH (security_barrier) AS
+                                      load_balancing_strategy, read_from, lease_until, batch, cursor, progress, tags, message) WITH (security_barrier) AS
 SELECT f.id,
        queue_jobs_internal.present_worker(l.worker),
        l.queue,
@@ -197,7 +207,8 @@ SELECT f.id,
        queue_jobs_internal.opaque(f.cursor),
        queue_jobs_internal.opaque(f.progress),
        queue_jobs_internal.opaque(CASE WHEN f.options IS NOT NULL THEN (SELECT pg_catalog.array_agg(t.tag ORDER BY t.n)
-                                                                FROM pg_catalog.jsonb_array_elements_text(f.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END)
+                                                                FROM pg_catalog.jsonb_array_elements_text(f.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END),
+       queue_jobs_internal.opaque(f.message)
   FROM queue_jobs.finished_job f
   JOIN queue_jobs.lane l ON l.id = f.lane
  WHERE queue_jobs_internal.may_see(f.lane) AND pg_catalog.pg_has_role(l.owner, 'USAGE') AND f.keep_until > pg_catalog.clock_timestamp();

@@ -303,6 +303,11 @@ CREATE PROCEDURE queue_jobs.await_batch(id bigint, timeout interval DEFAULT '1 m
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_await_batch';
 COMMENT ON PROCEDURE queue_jobs.await_batch(bigint, interval, text) IS 'The same for a batch, whose state is then ended or succeeded.';
 
+CREATE PROCEDURE queue_jobs.await_progress(id bigint, since double precision DEFAULT NULL, timeout interval DEFAULT '1 min', INOUT progress double precision DEFAULT NULL, INOUT message text DEFAULT NULL)
+LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_await_progress';
+COMMENT ON PROCEDURE queue_jobs.await_progress(bigint, double precision, interval, double precision, text) IS
+'Returns as soon as the job''s progress is another than "since" (NULL: as soon as it has one), or its message changes, with both; also when the job has ended, or after the timeout (0 to 365 days). Woken by report(), before the run''s transaction commits. Holds no snapshot and no transaction meanwhile. Errors: 42704 no such job of the caller''s, 2D000 within a transaction.';
+
 CREATE FUNCTION queue_jobs.current_job() RETURNS queue_jobs.job
 LANGUAGE C STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'queue_jobs_current_job';
 COMMENT ON FUNCTION queue_jobs.current_job() IS 'Inside a handler that an executor runs: the job. NULL elsewhere.';
@@ -331,6 +336,16 @@ CREATE PROCEDURE queue_jobs.checkpoint(cursor jsonb, progress double precision D
 LANGUAGE C AS 'MODULE_PATHNAME', 'queue_jobs_checkpoint';
 COMMENT ON PROCEDURE queue_jobs.checkpoint(jsonb, double precision) IS
 'Inside a handler that is a procedure: commits, with the cursor from which the job goes on whatever ends this run; failures are counted from here. If its queue was paused, its worker disabled, or the job cancelled meanwhile, the run ends here, and no attempt is charged. Errors: 55000 no executor runs a job here, or its handler is a function; 2D000 called where no COMMIT is possible; 22023 a value out of range.';
+
+CREATE FUNCTION queue_jobs.report(progress double precision DEFAULT NULL, message text DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_report';
+COMMENT ON FUNCTION queue_jobs.report(double precision, text) IS
+'Inside a handler: how far the job is, for the view job, where other sessions see it at once, before the run commits; see await_progress(). progress: any finite number that is not negative, a share from 0 to 1 for the dashboard''s bar; message: its first 200 bytes are kept. NULL: as the run has said before. A rollback to a savepoint does not take it back. The job keeps what was said last when the run has ended, also by a failure. Writes no row, and so costs little. Errors: 55000 no executor runs a job here, 22023 progress is out of range.';
+
+CREATE FUNCTION queue_jobs.report(id bigint, attempt integer, progress double precision DEFAULT NULL, message text DEFAULT NULL) RETURNS void
+LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_report_claimed';
+COMMENT ON FUNCTION queue_jobs.report(bigint, integer, double precision, text) IS
+'The same of a claimed job, in the transaction that has claimed it or, where the claim was committed, in any. Without shared_preload_libraries it writes the job''s row, and is seen when the caller commits. From a driver that sends parameters without types, give all four, or name them (id => $1, ...). ERROR 55000 as for complete().';
 
 CREATE FUNCTION queue_jobs.step(name text, command text, args jsonb DEFAULT '{}') RETURNS jsonb
 LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_step';

@@ -34,7 +34,8 @@ COMMENT ON COLUMN queue_jobs.job.lease_until IS 'when its claimant''s lease ends
 
 COMMENT ON COLUMN queue_jobs.job.batch IS 'the batch whose member it is, the first if it is of several; NULL: of none';
 COMMENT ON COLUMN queue_jobs.job.cursor IS 'where a long job goes on, as continue_at() or checkpoint() said; NULL: at its beginning';
-COMMENT ON COLUMN queue_jobs.job.progress IS 'how far a long job says that it is; NULL: it has not said';
+COMMENT ON COLUMN queue_jobs.job.progress IS 'how far it says that it is, by report(), continue_at() or checkpoint(), a share from 0 to 1 or a count: at once, while it runs, and afterwards what it said last; NULL: it has not said';
+COMMENT ON COLUMN queue_jobs.job.message IS 'what report() said with the progress, its first 200 bytes; NULL: nothing';
 COMMENT ON COLUMN queue_jobs.job.tags IS 'labels that the enqueuer gave this job; NULL: none. (Those of its worker are in the view worker.)';
 
 COMMENT ON COLUMN queue_jobs.worker.name IS 'by which jobs are enqueued for it';

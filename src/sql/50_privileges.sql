@@ -16,7 +16,7 @@ GRANT USAGE ON SCHEMA queue_jobs TO pg_database_owner;
 
 -- Of use within a run only, about the run's own job.
 GRANT EXECUTE ON FUNCTION queue_jobs.current_job(), queue_jobs.retry_in(interval), queue_jobs.snooze_me(interval),
-    queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step(text, text, jsonb) TO PUBLIC;
+    queue_jobs.continue_at(jsonb, interval, double precision), queue_jobs.step(text, text, jsonb), queue_jobs.report(double precision, text) TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE queue_jobs.checkpoint(jsonb, double precision) TO PUBLIC;
 
 -- Ready-made roles to grant. Roles are the cluster's: the first database's extension makes them, others find them, and none drops them, as
@@ -67,7 +67,7 @@ GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_replay TO queue_jobs_enqueue;
 GRANT EXECUTE ON FUNCTION queue_jobs.claim, queue_jobs.complete, queue_jobs.complete_many,
     queue_jobs.fail, queue_jobs.fail_many, queue_jobs.snooze, queue_jobs.snooze_many, queue_jobs.heartbeat, queue_jobs.heartbeat_many,
     queue_jobs.continue_at(bigint, integer, jsonb, interval, double precision), queue_jobs.save_step, queue_jobs.steps, queue_jobs.replayed,
-    queue_jobs.wait_for_signal(bigint, integer, text, interval), queue_jobs.signals,
+    queue_jobs.wait_for_signal(bigint, integer, text, interval), queue_jobs.signals, queue_jobs.report(bigint, integer, double precision, text),
     queue_jobs.lock_record_if(regclass, anyelement, text), queue_jobs.lock_record_if(regclass, text, text) TO queue_jobs_claim;
 GRANT EXECUTE ON PROCEDURE queue_jobs.wait_for_jobs, queue_jobs.wait_for_replay TO queue_jobs_claim;
 
@@ -100,7 +100,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.capacity_impact, queue_jobs.check_workers, 
 GRANT EXECUTE ON FUNCTION queue_jobs.signal_payload(text), queue_jobs.wait_for_signal(text, interval), queue_jobs.current_batch() TO PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.new_batch, queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.batch_results,
     queue_jobs.enqueue_workflow, queue_jobs.signal TO queue_jobs_enqueue;
-GRANT EXECUTE ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch TO queue_jobs_enqueue;
+GRANT EXECUTE ON PROCEDURE queue_jobs.await_job, queue_jobs.await_batch, queue_jobs.await_progress TO queue_jobs_enqueue;
 GRANT SELECT ON queue_jobs.batch_member TO queue_jobs_enqueue, queue_jobs_read;
 GRANT EXECUTE ON FUNCTION queue_jobs.close_batch, queue_jobs.cancel_batch, queue_jobs.retry_batch, queue_jobs.signal TO queue_jobs_operate;
 GRANT SELECT ON queue_jobs.batch, queue_jobs.workflow_step TO queue_jobs_read;

@@ -33,7 +33,7 @@ enum
 	COL_LAST_ERROR, COL_RESULT, COL_DEDUP_KEY, COL_WAL_LSN, COL_OWNER, COL_EXECUTOR_PID, COL_CLAIMANT,
 	COL_EXPIRES_AT, COL_ERRORS, COL_WAITS_FOR, COL_DATA_CONSISTENCY, COL_MERGED, COL_DROPPED,
 	COL_SCHEDULE, COL_LOAD_BALANCING_STRATEGY, COL_READ_FROM, COL_LEASE_UNTIL, COL_BATCH, COL_CURSOR,
-	COL_PROGRESS, COL_TAGS, JOB_COLUMNS
+	COL_PROGRESS, COL_TAGS, COL_MESSAGE, JOB_COLUMNS
 };
 
 TupleDesc
@@ -108,6 +108,8 @@ job_row(TupleDesc descriptor, const Job *job, const Lane *lane, const Worker *wo
 		SET(COL_PROGRESS, Float8GetDatum(job->progress));
 	if (tags != 0)
 		SET(COL_TAGS, tags);
+	if (job->message)
+		SET(COL_MESSAGE, CStringGetTextDatum(job->message));
 #undef SET
 	return heap_form_tuple(descriptor, values, nulls);
 }

@@ -102,7 +102,10 @@ live_pass_by(Job *job)
 		pfree(job->cursor);
 	if (job->options != NULL)
 		pfree(job->options);
+	if (job->message != NULL)
+		pfree(job->message);
 	job->args = job->compressed_args = job->context = job->errors = job->cursor = job->options = NULL;
+	job->message = NULL;
 }
 
 /*

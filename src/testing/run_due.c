@@ -279,7 +279,7 @@ run_taken(Run *run)
 	end = call_as_role(run);
 	run_measure(run, end);
 	(void) run_finish(run, end, NULL);
-	current_job.job = NULL;
+	current_job_end();
 	return end;
 }
 
@@ -459,7 +459,7 @@ queue_jobs_run_due(PG_FUNCTION_ARGS)
 		job_clock_ahead = 0;
 		QjSetTransactionStart(began);
 		LockTimeout = lock_timeout;
-		current_job.job = NULL;
+		current_job_end();
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);

@@ -203,7 +203,7 @@ cmp_ok(scalar @functions, '>', 80, 'there are functions to be called');
 # those that begin something, without which the others have nothing to do
 my @makers = grep { $_->{name} =~ /^queue_jobs\.(enqueue|enqueue_many|enqueue_workflow|try_enqueue|new_batch|claim|schedule|define_worker)$/ } @functions;
 # those that belong into a handler
-my @of_runs = grep { $_->{name} =~ /^queue_jobs\.(current_job|retry_in|snooze_me|continue_at|checkpoint|step|current_batch|signal_payload|wait_for_signal|cancel|discard|signal|assert_idempotent|run_once)$/ } @functions;
+my @of_runs = grep { $_->{name} =~ /^queue_jobs\.(current_job|retry_in|snooze_me|continue_at|checkpoint|step|report|current_batch|signal_payload|wait_for_signal|cancel|discard|signal|assert_idempotent|run_once)$/ } @functions;
 my %called;
 
 sub call_of

@@ -121,3 +121,9 @@ $$;
 
 REVOKE ALL ON FUNCTION queue_jobs.run_due FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.run_due TO queue_jobs_define;
+
+REVOKE ALL ON FUNCTION queue_jobs.report(double precision, text), queue_jobs.report(bigint, integer, double precision, text) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE queue_jobs.await_progress FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.report(double precision, text) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.report(bigint, integer, double precision, text) TO queue_jobs_claim;
+GRANT EXECUTE ON PROCEDURE queue_jobs.await_progress TO queue_jobs_enqueue;
