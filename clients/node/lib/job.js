@@ -105,6 +105,13 @@ export class JobContext {
     this.#decisions.end = continued(cursor, delay === null ? null : interval(delay), progress);
   }
 
+  // Says how far the job is: others see it at once in the view job. What is left out stays as this run has said
+  // before.
+  async report(progress = null, message = null) {
+    const values = new Values();
+    await this.#ask(`SELECT queue_jobs.report(${values.add('bigint', this.id)}, ${values.add('int', this.attempt)}, ${values.add('float8', progress)}, ${values.add('text', message)})::text AS done`, values);
+  }
+
   // Asks again if the connection was lost: for what may be done twice.
   async #ask(text, { values }) {
     for (;;) {

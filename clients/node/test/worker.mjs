@@ -82,6 +82,11 @@ worker.handle({
     await ledger(`${key} ${n}`, ctx);
     if (n < upto) ctx.continueAt(n);
   },
+  reports: async ({ key }, ctx) => {
+    await ctx.report(0.25, key);
+    await ledger(key, ctx);
+    await ctx.report(0.75);
+  },
   asks: async ({ key, by, delay }, ctx) => {
     if (ctx.attempt > 1 || ctx.cursor !== null) return ledger(key, ctx);
     if (by === 'retry_in') {

@@ -186,6 +186,8 @@ export interface JobContext<W = string> {
   retryIn(delay: Interval): void;
   discard(reason?: string): void;
   continueAt(cursor: Json, options?: { delay?: Interval | null; progress?: number | null }): void;
+  /** How far the job is: others see it at once in the view job. */
+  report(progress?: number | null, message?: string | null): Promise<void>;
   step<T>(name: string, run: () => T | Promise<T>): Promise<T>;
   enqueue<V extends WorkerName>(worker: V, args?: ArgsOf<V>, options?: EnqueueOptions): Promise<Id | null>;
   enqueueMany<V extends WorkerName>(worker: V, argsList: Iterable<ArgsOf<V>>, options?: EnqueueManyOptions): Promise<(Id | null)[]>;

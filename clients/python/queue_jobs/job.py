@@ -129,6 +129,10 @@ class Job:
         """When the handler returns, the job is not completed, but runs again from this cursor."""
         self.next = (to_json(cursor), interval(delay), progress)
 
+    def report(self, progress: float | None = None, message: str | None = None) -> None:
+        """Says how far the job is: others see it at once in the view job. What is left out stays as this run has said before."""
+        self._call("report", ("bigint", self.id), ("integer", self.attempt), ("float8", progress), ("text", message))
+
     def after_commit(self, function: Callable[[], Any]) -> None:
         """Transaction mode: calls the function when the run has been committed. It is lost if the process ends just then; a job of its own is not."""
         self.when_committed.append(function)

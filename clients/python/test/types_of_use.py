@@ -14,6 +14,7 @@ worker = Worker("dbname=shop", mode="lease", queues=["mail"], concurrency=4, gra
 
 @worker.handler("mail")
 def mail(job: Job) -> dict[str, int]:
+    job.report(0.5, "half of it")
     job.continue_at({"line": 1}, delay=timedelta(seconds=1), progress=0.5)
     parts: dict[str, Any] = job.results()
     sent: bool = job.signal(job.id, "go", {"n": len(parts)})

@@ -56,7 +56,7 @@ CREATE TABLE ledger (key text NOT NULL, client text NOT NULL);
 CREATE FUNCTION at_once(attempt integer) RETURNS interval LANGUAGE sql AS $$ SELECT interval '0' $$;
 SELECT queue_jobs.define_worker(name, retry_backoff => 'public.at_once', max_retries => retries)
   FROM (VALUES ('ledger', 25), ('fails', 0), ('slow', 25), ('crashes', 1), ('echo', 25), ('snoozes', 25), ('waits', 25), ('steps', 3),
-               ('continues', 25), ('enqueues', 25), ('asks', 25), ('odd', 0), ('executes', 0)) w (name, retries);
+               ('continues', 25), ('reports', 25), ('enqueues', 25), ('asks', 25), ('odd', 0), ('executes', 0)) w (name, retries);
 SQL
 	return;
 }

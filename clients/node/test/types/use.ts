@@ -27,6 +27,7 @@ export async function use() {
     .handle('send_mail', async ({ mail_id }, ctx) => {
       const n: number = mail_id;
       const price = await ctx.step('price', async () => n * 2);
+      await ctx.report(0.5, 'half of it');
       ctx.continueAt({ from: price });
       const seen: Record<string, unknown> = await ctx.signals();
       if ((await ctx.signalPayload('go')) === null && !('go' in seen)) ctx.waitForSignal('go', { timeout: '3 days' });

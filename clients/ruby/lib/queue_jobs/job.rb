@@ -133,6 +133,13 @@ module QueueJobs
       nil
     end
 
+    # Says how far the job is: others see it at once in the view job. What is left out stays as this run has said
+    # before.
+    def report(progress = nil, message = nil)
+      call(:report, ["bigint", id], ["integer", attempt], ["float8", progress], ["text", message])
+      nil
+    end
+
     # Transaction mode: calls the block when the run has been committed. It is lost if the process ends just
     # then; a job of its own is not.
     def after_commit(&block)
