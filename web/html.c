@@ -326,6 +326,25 @@ add_state(Buffer *out, const char *state)
 }
 
 void
+add_report(Buffer *out, const Answer *jobs, int row)
+{
+	const char *progress = cell(jobs, row, "progress");
+	const char *message = options.hide_args ? NULL : cell(jobs, row, "message");
+	double		share = number(jobs, row, "progress");
+
+	if (progress && share >= 0 && share <= 1)
+	{
+		add_raw(out, "<svg class=\"progress\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"progress\">");
+		add(out, "<rect class=\"all\" width=\"100\" height=\"8\"/><rect class=\"done\" width=\"%d\" height=\"8\"/></svg> ", (int) (100 * share));
+		add_share(out, progress);
+	}
+	else if (progress)
+		add(out, "%h", progress);
+	if (message)
+		add(out, "%r<span class=\"message\">%h</span>", progress ? " " : "", message);
+}
+
+void
 add_job_link(Buffer *out, const char *id)
 {
 	if (id)

@@ -88,6 +88,8 @@ extern void add_share(Buffer *out, const char *share);
 extern void add_time(Buffer *out, const char *timestamp);
 extern double age_of(const char *timestamp);
 extern void add_state(Buffer *out, const char *state);
+/* What a job says of how far it is, in its columns progress and message: a bar for a share from 0 to 1. */
+extern void add_report(Buffer *out, const Answer *jobs, int row);
 extern void add_job_link(Buffer *out, const char *id);
 extern void add_queue_link(Buffer *out, const char *queue);
 extern void add_worker_link(Buffer *out, const char *worker);

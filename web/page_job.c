@@ -15,7 +15,8 @@ static const char job_sql[] =
 	"j.finished_at, j.last_error, j.dedup_key, j.wal_lsn, j.owner, j.executor_pid, j.claimant, j.expires_at, j.waits_for, j.data_consistency, "
 	"j.merged, j.schedule, j.lease_until, j.read_from, "
 	"left(jsonb_pretty(j.args), 200000) AS args, length(j.args::text) AS args_length, left(jsonb_pretty(j.context), 20000) AS context, "
-	"left(jsonb_pretty(j.result), 200000) AS result, j.r ->> 'batch' AS batch, left(j.r ->> 'cursor', 2000) AS cursor, j.r ->> 'progress' AS progress "
+	"left(jsonb_pretty(j.result), 200000) AS result, j.r ->> 'batch' AS batch, left(j.r ->> 'cursor', 2000) AS cursor, "
+	"j.r ->> 'progress' AS progress, left(j.r ->> 'message', 200) AS message "
 	"FROM (SELECT j.*, to_jsonb(j) - '{args,context,result,errors}'::text[] AS r FROM queue_jobs.job j WHERE j.id = $1::bigint OFFSET 0) j";
 /* The link has the tag as an array, for a comma would make two of it. */
 static const char tags_sql[] =
@@ -110,7 +111,12 @@ add_facts(Page *page, const Answer *job)
 	add_fact(out, job, "Executor", "executor_pid");
 	add_fact(out, job, "Claimant", "claimant");
 	add_fact(out, job, "Lease until", "lease_until");
-	add_fact(out, job, "Progress", "progress");
+	if (cell(job, 0, "progress") || (cell(job, 0, "message") && !options.hide_args))
+	{
+		add_raw(out, "<div><dt>Progress</dt><dd>");
+		add_report(out, job, 0);
+		add_raw(out, "</dd></div>");
+	}
 	if (!options.hide_args)
 		add_fact(out, job, "Cursor", "cursor");
 	add_fact(out, job, "Schedule", "schedule");

@@ -14,8 +14,11 @@
 /* One more than is shown says whether there are more. Args are cut: a hundred of 5 MB would be too many. */
 static const char jobs_sql[] =
 	"SELECT j.id, j.worker, j.queue, j.state, left(j.args::text, 200) AS args, j.attempt, j.max_attempts, j.run_at, j.created_at, j.started_at, "
-	"j.finished_at, left(j.last_error, 300) AS last_error, left(j.waits_for, 300) AS waits_for, j.owner "
-	"FROM queue_jobs.search_jobs(" FILTER_ARGUMENTS ", before => $10::bigint, max_jobs => 101) j ORDER BY j.id DESC";
+	"j.finished_at, left(j.last_error, 300) AS last_error, left(j.waits_for, 300) AS waits_for, j.owner, "
+	"r.r ->> 'progress' AS progress, left(r.r ->> 'message', 200) AS message "
+	"FROM queue_jobs.search_jobs(" FILTER_ARGUMENTS ", before => $10::bigint, max_jobs => 101) j "
+	/* columns of later versions, of jobs that run */
+	"LEFT JOIN LATERAL (SELECT to_jsonb(j) - '{args,context,result,errors}'::text[] AS r WHERE j.state = 'executing' OFFSET 0) r ON true ORDER BY j.id DESC";
 
 static void
 add_field(Buffer *out, const char *name, const char *label, const char *value, const char *attributes)
@@ -78,8 +81,13 @@ add_row(Page *page, const Answer *jobs, int row)
 		add(out, "</td><td class=\"args\"><code>%h</code>", cell(jobs, row, "args"));
 	add_raw(out, "</td><td class=\"n\">");
 	add_time(out, when(jobs, row));
-	add(out, "</td><td class=\"n\">%h<small>/%h</small></td><td class=\"note%r\">%h</td></tr>\n", cell(jobs, row, "attempt"),
-		cell(jobs, row, "max_attempts"), waits_for ? "" : " error", waits_for ? waits_for : error);
+	add(out, "</td><td class=\"n\">%h<small>/%h</small></td><td class=\"note%r\">", cell(jobs, row, "attempt"),
+		cell(jobs, row, "max_attempts"), waits_for || is_text(cell(jobs, row, "state"), "executing") ? "" : " error");
+	if (cell(jobs, row, "progress") || cell(jobs, row, "message"))
+		add_report(out, jobs, row);
+	else
+		add(out, "%h", waits_for ? waits_for : error);
+	add_raw(out, "</td></tr>\n");
 }
 
 /*
@@ -115,7 +123,7 @@ add_table(Page *page, const Answer *jobs)
 
 	add(out, "<div class=\"scroll\"><table id=\"jobs\" data-live data-rows><caption class=\"hidden\">Jobs, newest first</caption><thead><tr>%r"
 		"<th scope=\"col\" class=\"n\">Job</th><th scope=\"col\">State</th><th scope=\"col\">Worker</th>%r<th scope=\"col\" class=\"n\">When</th>"
-		"<th scope=\"col\" class=\"n\">Attempt</th><th scope=\"col\">Waits for, or error</th></tr></thead><tbody>\n",
+		"<th scope=\"col\" class=\"n\">Attempt</th><th scope=\"col\">Waits for, progress, or error</th></tr></thead><tbody>\n",
 		options.read_only ? "" : "<th scope=\"col\"><span class=\"hidden\">Mark</span></th>", options.hide_args ? "" : "<th scope=\"col\">Args</th>");
 	for (int i = 0; i < count; i++)
 		add_row(page, jobs, i);

@@ -194,6 +194,21 @@ class Pages(unittest.TestCase):
         two = server.psql("SELECT queue_jobs.enqueue('later', delay => '1 day', tags => '{red,green}')")
         self.assertEqual(re.findall(r'<tr data-key="(\d+)"', Client(dashboard).get('/jobs?tags=green,+red').body), [two])
 
+    def test_how_far_a_job_is(self):
+        server.psql("SELECT queue_jobs.define_worker('far'); SELECT queue_jobs.enqueue('far') FROM generate_series(1, 2)")
+        share, count = server.psql("SELECT string_agg(id::text, ',' ORDER BY id) FROM queue_jobs.claim('c', '{far}', 2)").split(',')
+        server.psql("SELECT queue_jobs.report(%s, 1, 0.4, '<b>row</b> 40'), queue_jobs.report(%s, 1, 4000)" % (share, count))
+        bodies = [Client(dashboard).get('/jobs/' + share).body, re.search('<tr data-key="%s">.*' % share, Client(dashboard).get('/jobs?worker=far').body).group()]
+        for body in bodies:
+            for text in ['<rect class="done" width="40"', '40 %', '&lt;b&gt;row&lt;/b&gt; 40']:
+                self.assertIn(text, body)
+        bodies = [Client(dashboard).get('/jobs/' + count).body, re.search('<tr data-key="%s">.*' % count, Client(dashboard).get('/jobs?worker=far').body).group()]
+        for body in bodies:
+            self.assertIn('4000', body)
+            self.assertNotIn('class="progress"', body)
+        server.psql("SELECT queue_jobs.complete(%s, 1)" % share)
+        self.assertIn('40 %', Client(dashboard).get('/jobs/' + share).body)
+
     def test_until_when_a_debounced_job_waits(self):
         job = server.psql("SELECT id FROM queue_jobs.job WHERE args ->> 'n' = 'debounced'")
         self.assertIn('each call that debounces it puts it off, until ', Client(dashboard).get('/jobs/' + job).body)
@@ -310,6 +325,14 @@ class Options(unittest.TestCase):
             body = client.get(path).body
             self.assertNotIn('s3cret', body, path)
             self.assertNotIn('&quot;n&quot;', body, path)
+        server.psql("SELECT queue_jobs.enqueue('claimed')")
+        job, attempt = server.psql("SELECT id, attempt FROM queue_jobs.claim('c', '{claimed}') ").split('|')
+        server.psql("SELECT queue_jobs.report(%s, %s, 0.4, 's3cret too')" % (job, attempt))
+        for path in ['/jobs?state=executing', '/jobs/' + job]:
+            body = client.get(path).body
+            self.assertIn('40 %', body, path)
+            self.assertNotIn('s3cret', body, path)
+        job = server.psql("SELECT id FROM queue_jobs.job WHERE worker = :'nasty'", nasty=NASTY)
         self.assertIn('href="/jobs/%s"' % job, client.get('/jobs?worker=%s&args=%s' % (urllib.parse.quote(NASTY), urllib.parse.quote('{"secret": "no"}'))).body)
 
     def test_prefix(self):
