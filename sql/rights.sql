@@ -117,6 +117,151 @@ SET ROLE regress_one;
 :as;
 RESET ROLE;
 REVOKE queue_jobs_read FROM regress_one;
+-- What each function reveals or changes of another role's, for a role that has all of these rights: "refused", "own" alone, what is "all" roles' or
+-- "nothing" of any role's, or only of the job in whose run it is called ("no run"). Each function has a row, or a CALL below.
+SET ROLE regress_app;
+SET search_path = app, helper;
+CREATE TABLE record_of_another (id integer PRIMARY KEY);
+CREATE FUNCTION secret_of_another() RETURNS void LANGUAGE sql AS '';
+REVOKE EXECUTE ON FUNCTION secret_of_another() FROM PUBLIC;
+SELECT queue_jobs.define_worker('work of another'), queue_jobs.define_worker('secret of another', 'app.secret_of_another', run_as => 'definer');
+SELECT queue_jobs.schedule('of another', '@yearly', 'work of another'), queue_jobs.subscribe('of.another', 'work of another');
+SELECT queue_jobs.enqueue('work of another', '{"n": 1}') AS held, queue_jobs.new_batch('of another', open => true) AS lot \gset
+SELECT count(*) FROM queue_jobs.claim('another', '{work of another}');
+SELECT queue_jobs.enqueue('work of another', '{"n": 2}', delay => '1 hour') AS waits, queue_jobs.enqueue('work of another', '{"n": 3}', batch => :lot) AS dead \gset
+SELECT queue_jobs.discard(:dead);
+RESET ROLE;
+GRANT queue_jobs_enqueue, queue_jobs_claim, queue_jobs_define, queue_jobs_operate, queue_jobs_read TO regress_one;
+GRANT USAGE ON SCHEMA app TO regress_one;
+CREATE TEMPORARY TABLE stated (function text, touches text, statement text);
+INSERT INTO stated VALUES
+    ('cancel', 'refused', $q$SELECT queue_jobs.cancel(%1$s)$q$),
+    ('discard', 'refused', $q$SELECT queue_jobs.discard(%1$s)$q$),
+    ('retry', 'refused', $q$SELECT queue_jobs.retry(%1$s)$q$),
+    ('explain_job', 'refused', $q$SELECT queue_jobs.explain_job(%1$s)$q$),
+    ('decrypt_job', 'refused', $q$SELECT queue_jobs.decrypt_job(%1$s)$q$),
+    ('steps', 'refused', $q$SELECT queue_jobs.steps(%1$s)$q$),
+    ('signals', 'refused', $q$SELECT queue_jobs.signals(%1$s)$q$),
+    ('change_job', 'refused', $q$SELECT queue_jobs.change_job(%2$s, priority => 1)$q$),
+    ('signal', 'refused', $q$SELECT queue_jobs.signal(%2$s, 'now')$q$),
+    ('retry', 'refused', $q$SELECT queue_jobs.retry(%3$s)$q$),
+    ('close_batch', 'refused', $q$SELECT queue_jobs.close_batch(%4$s)$q$),
+    ('cancel_batch', 'refused', $q$SELECT queue_jobs.cancel_batch(%4$s)$q$),
+    ('retry_batch', 'refused', $q$SELECT queue_jobs.retry_batch(%4$s)$q$),
+    ('batch_results', 'own', $q$SELECT count(*) FROM queue_jobs.batch_results(%4$s)$q$),
+    ('new_batch', 'refused', $q$SELECT queue_jobs.new_batch('mine', parent => %4$s)$q$),
+    ('enqueue', 'refused', $q$SELECT queue_jobs.enqueue('granted', batch => %4$s)$q$),
+    ('enqueue', 'refused', $q$SELECT queue_jobs.enqueue('granted', after => '{%2$s}')$q$),
+    ('enqueue', 'refused', $q$SELECT queue_jobs.enqueue('secret of another')$q$),
+    ('enqueue', 'own', $q$SELECT queue_jobs.enqueue('work of another') > 0$q$),
+    ('try_enqueue', 'refused', $q$SELECT queue_jobs.try_enqueue('secret of another')$q$),
+    ('enqueue_many', 'refused', $q$SELECT queue_jobs.enqueue_many('secret of another', '{"{}"}')$q$),
+    ('enqueue_workflow', 'refused', $q$SELECT queue_jobs.enqueue_workflow('mine', '[{"step": "a", "worker": "secret of another"}]')$q$),
+    ('complete', 'refused', $q$SELECT queue_jobs.complete(%1$s, 1)$q$),
+    ('fail', 'refused', $q$SELECT queue_jobs.fail(%1$s, 1, 'no')$q$),
+    ('snooze', 'refused', $q$SELECT queue_jobs.snooze(%1$s, 1, '1 hour')$q$),
+    ('continue_at', 'refused', $q$SELECT queue_jobs.continue_at(%1$s, 1, '1')$q$),
+    ('save_step', 'refused', $q$SELECT queue_jobs.save_step(%1$s, 1, 'a', '1')$q$),
+    ('wait_for_signal', 'refused', $q$SELECT queue_jobs.wait_for_signal(%1$s, 1, 'a', NULL)$q$),
+    ('complete_many', 'refused', $q$SELECT queue_jobs.complete_many('{%1$s}', '{1}')$q$),
+    ('fail_many', 'refused', $q$SELECT queue_jobs.fail_many('{%1$s}', '{1}', '{no}')$q$),
+    ('snooze_many', 'refused', $q$SELECT queue_jobs.snooze_many('{%1$s}', '{1}', '1 hour')$q$),
+    ('heartbeat_many', 'refused', $q$SELECT queue_jobs.heartbeat_many('{%1$s}', '{1}')$q$),
+    ('heartbeat', 'own', $q$SELECT count(*) FROM queue_jobs.heartbeat('another')$q$),
+    ('claim', 'own', $q$SELECT count(*) FROM queue_jobs.claim('another', '{work of another}')$q$),
+    ('cancel_jobs', 'own', $q$SELECT queue_jobs.cancel_jobs('work of another', states => '{available,executing,scheduled,dead}')$q$),
+    ('discard_jobs', 'own', $q$SELECT queue_jobs.discard_jobs('work of another', states => '{available,executing,scheduled,dead}')$q$),
+    ('retry_jobs', 'own', $q$SELECT queue_jobs.retry_jobs('work of another', states => '{available,executing,scheduled,dead}')$q$),
+    ('forget_jobs', 'own', $q$SELECT queue_jobs.forget_jobs('work of another', states => '{available,executing,scheduled,dead}')$q$),
+    ('remove_jobs', 'own', $q$SELECT queue_jobs.remove_jobs('work of another')$q$),
+    ('migrate_queue', 'own', $q$SELECT queue_jobs.migrate_queue('work of another', 'mine')$q$),
+    ('search_jobs', 'own', $q$SELECT count(*) FROM queue_jobs.search_jobs('work of another')$q$),
+    ('drop_worker', 'refused', $q$SELECT queue_jobs.drop_worker('work of another')$q$),
+    ('disable_worker', 'refused', $q$SELECT queue_jobs.disable_worker('work of another')$q$),
+    ('enable_worker', 'refused', $q$SELECT queue_jobs.enable_worker('work of another')$q$),
+    ('define_worker', 'refused', $q$SELECT queue_jobs.define_worker('work of another')$q$),
+    ('define_worker', 'refused', $q$SELECT queue_jobs.define_worker('mine', 'app.secret_of_another', run_as => 'definer')$q$),
+    ('change_worker', 'refused', $q$SELECT queue_jobs.change_worker('work of another', timeout => '1 s')$q$),
+    ('assert_idempotent', 'refused', $q$SELECT queue_jobs.assert_idempotent('secret of another')$q$),
+    ('run_due', 'own', $q$SELECT queue_jobs.run_due('{work of another,secret of another}', now() + '1 day')$q$),
+    ('unschedule', 'refused', $q$SELECT queue_jobs.unschedule('of another')$q$),
+    ('run_now', 'refused', $q$SELECT queue_jobs.run_now('of another')$q$),
+    ('pause_schedule', 'refused', $q$SELECT queue_jobs.pause_schedule('of another')$q$),
+    ('resume_schedule', 'refused', $q$SELECT queue_jobs.resume_schedule('of another')$q$),
+    ('run_missed', 'refused', $q$SELECT queue_jobs.run_missed('of another', now() - '1 day'::interval)$q$),
+    ('schedule', 'refused', $q$SELECT queue_jobs.schedule('of another', '@daily', 'granted')$q$),
+    ('schedule', 'refused', $q$SELECT queue_jobs.schedule('mine', '@daily', 'secret of another')$q$),
+    ('schedule_command_of', 'refused', $q$SELECT queue_jobs.schedule_command_of('regress_app'::regrole, 'mine', '@daily', 'UTC', 'SELECT 1')$q$),
+    ('subscribe', 'refused', $q$SELECT queue_jobs.subscribe('*', 'secret of another')$q$),
+    ('subscribe', 'own', $q$SELECT count(queue_jobs.subscribe('of.*', 'work of another')) FROM generate_series(1, 1)$q$),
+    ('unsubscribe', 'refused', $q$SELECT queue_jobs.unsubscribe('of.another', 'work of another')$q$),
+    ('add_replica', 'refused', $q$SELECT queue_jobs.add_replica('mine', 'host=/nowhere')$q$),
+    ('drop_replica', 'refused', $q$SELECT queue_jobs.drop_replica('mine')$q$),
+    ('pause_replica', 'refused', $q$SELECT queue_jobs.pause_replica('mine')$q$),
+    ('resume_replica', 'refused', $q$SELECT queue_jobs.resume_replica('mine')$q$),
+    ('publish', 'all', $q$SELECT count(*) FROM queue_jobs.publish('of.another')$q$),
+    ('pause', 'all', $q$SELECT count(queue_jobs.pause('work of another')) FROM generate_series(1, 1)$q$),
+    ('resume', 'all', $q$SELECT count(queue_jobs.resume('work of another')) FROM generate_series(1, 1)$q$),
+    ('set_routing', 'all', $q$SELECT count(queue_jobs.set_routing('[]')) FROM generate_series(1, 1)$q$),
+    ('set_flag', 'all', $q$SELECT count(queue_jobs.set_flag('flag of another', 0)) FROM generate_series(1, 1)$q$),
+    ('reset_statistics', 'all', $q$SELECT count(queue_jobs.reset_statistics('work of another')) FROM generate_series(1, 1)$q$),
+    ('health', 'all', $q$SELECT count(*) > 5 FROM queue_jobs.health()$q$),
+    ('check_workers', 'all', $q$SELECT count(*) FROM queue_jobs.check_workers() WHERE worker = 'work of another'$q$),
+    ('capacity_impact', 'all', $q$SELECT queue_jobs.capacity_impact('work of another') >= 0$q$),
+    ('running_jobs', 'all', $q$SELECT count(*) FROM queue_jobs.running_jobs() WHERE job_id = %1$s$q$),
+    ('run_once', 'own', $q$SELECT queue_jobs.run_once('token', 'SELECT 1')$q$),
+    ('lock_record_if', 'refused', $q$SELECT queue_jobs.lock_record_if('app.record_of_another', '1', 'true')$q$),
+    ('current_job', 'nothing', $q$SELECT queue_jobs.current_job()$q$),
+    ('current_batch', 'nothing', $q$SELECT queue_jobs.current_batch()$q$),
+    ('retry_in', 'no run', $q$SELECT queue_jobs.retry_in('1 s')$q$),
+    ('snooze_me', 'no run', $q$SELECT queue_jobs.snooze_me('1 s')$q$),
+    ('continue_at', 'no run', $q$SELECT queue_jobs.continue_at('1')$q$),
+    ('signal_payload', 'no run', $q$SELECT queue_jobs.signal_payload('a')$q$),
+    ('wait_for_signal', 'no run', $q$SELECT queue_jobs.wait_for_signal('a')$q$),
+    ('step', 'no run', $q$SELECT queue_jobs.step('a', 'SELECT 1')$q$),
+    ('next_runs', 'nothing', $q$SELECT count(*) FROM queue_jobs.next_runs('@daily')$q$),
+    ('transitions', 'nothing', $q$SELECT count(*) > 10 FROM queue_jobs.transitions()$q$),
+    ('last_commit_lsn', 'nothing', $q$SELECT queue_jobs.last_commit_lsn() IS NULL OR true$q$),
+    ('replayed', 'nothing', $q$SELECT queue_jobs.replayed('0/1')$q$),
+    ('replay_position', 'nothing', $q$SELECT in_recovery FROM queue_jobs.replay_position()$q$),
+    ('import_pg_cron', 'own', $q$SELECT count(*) FROM queue_jobs.import_pg_cron()$q$);
+CREATE FUNCTION helper.outcome_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    outcome text;
+BEGIN
+    EXECUTE statement INTO outcome;
+    RETURN outcome;
+EXCEPTION WHEN OTHERS THEN
+    RETURN sqlstate;
+END $$;
+GRANT SELECT ON stated TO regress_one;
+BEGIN;
+SET LOCAL ROLE regress_one;
+SET LOCAL client_min_messages = error;
+SELECT function, touches, helper.outcome_of(format(statement, :held, :waits, :dead, :lot)) AS outcome FROM stated ORDER BY touches COLLATE "C", function COLLATE "C", statement COLLATE "C";
+ROLLBACK;
+SET ROLE regress_one;
+CALL queue_jobs.await_job(:held, '1 s');
+CALL queue_jobs.await_batch(:lot, '1 s');
+CALL queue_jobs.checkpoint('1');
+CALL queue_jobs.wait_for_jobs('{work of another}', '0');
+CALL queue_jobs.wait_for_replay('0/1', '1 s');
+RESET ROLE;
+SELECT p.oid::regprocedure AS has_no_row FROM pg_proc p
+ WHERE prokind = 'f' AND pronamespace = 'queue_jobs'::regnamespace AND EXISTS (SELECT FROM granted WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND (grantee = 0 OR role LIKE 'queue\_jobs\_%'))
+   AND proname NOT IN (SELECT function FROM stated);
+SELECT state, count(*) FROM queue_jobs.job WHERE worker = 'work of another' GROUP BY 1 ORDER BY 1;
+REVOKE queue_jobs_enqueue, queue_jobs_claim, queue_jobs_define, queue_jobs_operate, queue_jobs_read FROM regress_one;
+REVOKE USAGE ON SCHEMA app FROM regress_one;
+DROP TABLE stated;
+DROP FUNCTION helper.outcome_of(text);
+SET ROLE regress_app;
+SELECT queue_jobs.cancel_batch(:lot), queue_jobs.close_batch(:lot), queue_jobs.unschedule('of another'), queue_jobs.unsubscribe('of.another', 'work of another');
+SELECT queue_jobs.remove_jobs('work of another'), queue_jobs.forget_jobs('work of another'), queue_jobs.drop_worker('work of another'), queue_jobs.drop_worker('secret of another');
+DROP TABLE record_of_another;
+DROP FUNCTION secret_of_another();
+RESET ROLE;
+RESET search_path;
 SELECT queue_jobs.remove_jobs('granted') > 0 AS enqueued;
 SELECT queue_jobs.drop_worker('granted');
 DROP FUNCTION helper.allowed();
