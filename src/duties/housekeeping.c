@@ -75,14 +75,17 @@ table_walk_next(TableWalk *walk, ItemPointer from, ItemPointer to)
 #define MOVE_AWAITED "UPDATE queue_jobs.finished_job f SET slice = $4" \
 	" WHERE slice = $3 AND f.ctid >= $1 AND f.ctid < $2 AND batch IS NULL AND state = 'dead' AND " NEEDED_BY_NONE("f.id")
 
-/* Of a piece: how many dead jobs each worker and owner has that are not too old. Without a lane: none. */
+/*
+ * Counts the dead jobs of each worker and owner in a piece that are not too old. Those whose lane is gone are
+ * of no worker and no owner.
+ */
 #define COUNT_DEAD "SELECT coalesce(worker, ''), coalesce(owner::oid, 0), count(*) FROM queue_jobs.dead_job d" \
 	" LEFT JOIN queue_jobs.lane l ON l.id = d.lane" \
 	" WHERE d.ctid >= $1 AND d.ctid < $2 AND keep_until > $3 GROUP BY 1, 2"
 
 #define OF_CROWD "c.worker = coalesce(l.worker, '') AND c.owner = coalesce(l.owner::oid, 0)"
 
-/* Of a piece: those of workers and owners that have too many, each with the number of its crowd. */
+/* Reads the dead jobs of a piece, of workers and owners that have too many, each with its crowd's number. */
 #define RANK_DEAD "SELECT c.number, d.finished_at, d.id FROM queue_jobs.dead_job d" \
 	" LEFT JOIN queue_jobs.lane l ON l.id = d.lane" \
 	" JOIN unnest($4, $5) WITH ORDINALITY AS c (worker, owner, number) ON " OF_CROWD \
