@@ -45,6 +45,7 @@
 #include "settings.h"
 #include "shared.h"
 #include "storage/ipc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "waiter.h"
 
