@@ -124,7 +124,8 @@ SET search_path = app, helper;
 CREATE TABLE record_of_another (id integer PRIMARY KEY);
 CREATE FUNCTION secret_of_another() RETURNS void LANGUAGE sql AS '';
 REVOKE EXECUTE ON FUNCTION secret_of_another() FROM PUBLIC;
-SELECT queue_jobs.define_worker('work of another'), queue_jobs.define_worker('secret of another', 'app.secret_of_another', run_as => 'definer');
+SELECT queue_jobs.define_limit('limit of another', rate => 1, period => '1 s');
+SELECT queue_jobs.define_worker('work of another'), queue_jobs.define_worker('secret of another', 'app.secret_of_another', run_as => 'definer', limits => '{limit of another}');
 SELECT queue_jobs.schedule('of another', '@yearly', 'work of another'), queue_jobs.subscribe('of.another', 'work of another');
 SELECT queue_jobs.enqueue('work of another', '{"n": 1}') AS held, queue_jobs.new_batch('of another', open => true) AS lot \gset
 SELECT count(*) FROM queue_jobs.claim('another', '{work of another}');
@@ -199,6 +200,11 @@ INSERT INTO stated VALUES
     ('drop_replica', 'refused', $q$SELECT queue_jobs.drop_replica('mine')$q$),
     ('pause_replica', 'refused', $q$SELECT queue_jobs.pause_replica('mine')$q$),
     ('resume_replica', 'refused', $q$SELECT queue_jobs.resume_replica('mine')$q$),
+    ('define_limit', 'refused', $q$SELECT queue_jobs.define_limit('limit of another')$q$),
+    ('drop_limit', 'refused', $q$SELECT queue_jobs.drop_limit('limit of another')$q$),
+    ('close_limit', 'refused', $q$SELECT queue_jobs.close_limit('limit of another', '1 s')$q$),
+    ('open_limit', 'refused', $q$SELECT queue_jobs.open_limit('limit of another')$q$),
+    ('consume_limit', 'refused', $q$SELECT queue_jobs.consume_limit('limit of another')$q$),
     ('publish', 'all', $q$SELECT count(*) FROM queue_jobs.publish('of.another')$q$),
     ('pause', 'all', $q$SELECT count(queue_jobs.pause('work of another')) FROM generate_series(1, 1)$q$),
     ('resume', 'all', $q$SELECT count(queue_jobs.resume('work of another')) FROM generate_series(1, 1)$q$),
@@ -257,7 +263,7 @@ DROP TABLE stated;
 DROP FUNCTION helper.outcome_of(text);
 SET ROLE regress_app;
 SELECT queue_jobs.cancel_batch(:lot), queue_jobs.close_batch(:lot), queue_jobs.unschedule('of another'), queue_jobs.unsubscribe('of.another', 'work of another');
-SELECT queue_jobs.remove_jobs('work of another'), queue_jobs.forget_jobs('work of another'), queue_jobs.drop_worker('work of another'), queue_jobs.drop_worker('secret of another');
+SELECT queue_jobs.remove_jobs('work of another'), queue_jobs.forget_jobs('work of another'), queue_jobs.drop_worker('work of another'), queue_jobs.drop_worker('secret of another'), queue_jobs.drop_limit('limit of another');
 DROP TABLE record_of_another;
 DROP FUNCTION secret_of_another();
 RESET ROLE;

@@ -43,7 +43,7 @@ GRANT regress_app TO regress_boss;
 GRANT USAGE ON SCHEMA queue_jobs TO regress_app, regress_other;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA queue_jobs TO regress_app, regress_other;
 GRANT SELECT ON queue_jobs.job, queue_jobs.worker, queue_jobs.queue, queue_jobs.worker_statistics, queue_jobs.misdeclared_worker,
-                queue_jobs.routing_rule, queue_jobs.capacity, queue_jobs.batch, queue_jobs.batch_member, queue_jobs.workflow_step TO regress_app, regress_other;
+                queue_jobs.routing_rule, queue_jobs.capacity, queue_jobs.batch, queue_jobs.batch_member, queue_jobs.workflow_step, queue_jobs.named_limit TO regress_app, regress_other;
 CREATE SCHEMA app AUTHORIZATION regress_app;
 GRANT USAGE ON SCHEMA app TO regress_other;
 

@@ -19,6 +19,7 @@
 #include "job.h"
 #include "job_control.h"
 #include "job_lock.h"
+#include "limit.h"
 #include "live_row.h"
 #include "location.h"
 #include "long_job.h"
@@ -58,6 +59,7 @@ check_changed_args(const Lane *lane, Jsonb *args)
 				 errdetail("The engine makes these jobs, and their args."),
 				 errhint("Change the schedule, or the definition of the worker, that they are for.")));
 	call_check_args(args_handler(worker), args);
+	limit_check_args(worker, args);
 	return worker;
 }
 

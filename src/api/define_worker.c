@@ -44,10 +44,7 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 
 #define DEFAULT_MAX_RETRIES 25	/* as define_worker() has it */
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
-#define LONGEST_PERIOD (365 * USECS_PER_DAY)
-#define MAX_CONCURRENCY 10000
 #define MAX_WEIGHT 1000
-#define MAX_RATE 1000000
 #define MAX_WAITING 1000000000
 
 /* A parameter's number, a column's, and both of an option that is stored as it is. */
@@ -403,6 +400,49 @@ set_limits(Definition *definition)
 						   "Give how many jobs may start, and in which interval.");
 }
 
+/* ERROR unless the limit is there; it stays until this transaction ends. */
+static void
+lock_limit(const char *name)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+
+	if (engine_statement("SELECT FROM queue_jobs.defined_limit WHERE name = $1 FOR KEY SHARE", SPI_OK_SELECT,
+						 lengthof(types), types, values, NULL) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("limit \"%s\" does not exist", shown_text(name)),
+				 errdetail("The option limits names limits that queue_jobs.define_limit() has made."),
+				 errhint("Define it first, or see the view queue_jobs.named_limit.")));
+}
+
+/* Sets limits and limit_cost. Without limits the row has none. */
+static void
+set_shared_limits(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	char	   *limit_cost = text_argument(fcinfo, ARG(limit_cost));
+	List	   *names;
+	ListCell   *cell;
+
+	refuse_null(fcinfo, ARG(limits), "limits");
+	names = text_list(PG_GETARG_DATUM(ARG(limits)));
+	if (limit_cost != NULL && names == NIL)
+		refuse_combination("limit_cost needs limits", psprintf("limit_cost is %s, and limits is empty.", quoted(limit_cost)),
+						   "Name the limits under which a job counts for so much.");
+	if (limit_cost != NULL && limit_cost[0] == '\0')
+		refuse_combination("limit_cost is empty", "It names the args key that says what a job counts for.",
+						   "Name one, or leave it out.");
+	set_text(definition, COLUMN(limit_cost), limit_cost);
+	if (names == NIL)
+		return;
+	set_names(definition, OPTION(limits));
+	limit_names_check(PG_GETARG_ARRAYTYPE_P(ARG(limits)));
+	foreach(cell, names)
+		if (!is_kept(definition, ARG(limits)))
+			lock_limit(lfirst(cell));
+}
+
 /*
  * GitLab's limited capacity worker: it has no queue of work to lose, so there is nothing to retry or
  * deduplicate.
@@ -596,7 +636,8 @@ set_encryption(Definition *definition)
 	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)), PG_GETARG_BOOL(ARG(encrypt_result)),
 							 PG_GETARG_ARRAYTYPE_P(ARG(loggable_args)),
 							 text_argument(fcinfo, ARG(concurrency_key)),
-							 text_argument(fcinfo, ARG(record_key)), !PG_ARGISNULL(ARG(remaining_work)));
+							 text_argument(fcinfo, ARG(record_key)), text_argument(fcinfo, ARG(limit_cost)),
+							 !PG_ARGISNULL(ARG(remaining_work)));
 }
 
 /* ---- aliases ---- */
@@ -801,6 +842,7 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 	set_healing(&definition, has_record, strategy);
 	set_attributes(&definition);
 	set_limits(&definition);
+	set_shared_limits(&definition);
 	set_retries(&definition, set_remaining_work(&definition, strategy));
 	set_consistency(&definition);
 	set_followers(&definition, name);

@@ -18,6 +18,7 @@
 #include "handler.h"
 #include "job.h"
 #include "job_options.h"
+#include "limit.h"
 #include "miscadmin.h"
 #include "new_job.h"
 #include "nodes/execnodes.h"
@@ -316,6 +317,7 @@ enqueue(FunctionCallInfo fcinfo, const char *function, bool *duplicate)
 	if (registry_worker_disabled(worker->name))
 		return 0;
 	call_check_args(args_handler(worker), PG_GETARG_JSONB_P(Arg_enqueue_args));
+	limit_check_args(worker, PG_GETARG_JSONB_P(Arg_enqueue_args));
 
 	new_job_begin(&call, GetUserId(), worker, queue_argument(fcinfo, Arg_enqueue_queue, worker), now,
 				  PG_GETARG_INT32(Arg_enqueue_priority));
@@ -479,6 +481,7 @@ check_all_args(const Worker *worker, const Datum *args, int count)
 	{
 		CHECK_FOR_INTERRUPTS();
 		call_check_args(handler, DatumGetJsonbP(args[i]));
+		limit_check_args(worker, DatumGetJsonbP(args[i]));
 		MemoryContextReset(context);
 	}
 	MemoryContextSwitchTo(old);

@@ -385,7 +385,8 @@ check_lane(const Subject *subject, Reasons *reasons)
 static bool
 needs_engine(const Worker *worker)
 {
-	return worker != NULL && (worker->handler != NULL || (worker->rate_limit > 0 && !shared_present()));
+	return worker != NULL &&
+		(worker->handler != NULL || (!shared_present() && (worker->rate_limit > 0 || worker->limits != NULL)));
 }
 
 /* Adds a reason if no executors can run here. */
@@ -472,6 +473,38 @@ is_parked(const Job *job)
 	return job->place != 0 && job->place != job->lane;
 }
 
+/* Adds the reasons for which a limit that the worker shares keeps the job from starting. */
+static void
+add_limit_reasons(const Subject *subject, const NamedLimits *limits, int i, Reasons *reasons)
+{
+	const char *name = limits->limits[i].name;
+	NamedLimitLook look;
+
+	limit_look_named(subject->table, &subject->job, subject->worker, limits, i, &look);
+	if (look.closed_until != NO_TIME)
+		add_reason(reasons, REASON_LIMIT_CLOSED,
+				   psprintf("limit \"%s\" is closed until %s", name, time_text(look.closed_until)), NULL);
+	if (!enough(reasons) && look.full != NULL)
+		add_reason(reasons, REASON_LIMIT, look.full,
+				   look.holders != NULL ? psprintf("taken by %s", look.holders) : NULL);
+	if (!enough(reasons) && look.rated != NULL)
+		add_reason(reasons, REASON_RATE_LIMIT, look.rated,
+				   psprintf("more is free at %s", time_text(look.rate_until)));
+}
+
+/* Adds the reasons of all limits that the worker shares. */
+static void
+check_shared_limits(const Subject *subject, Reasons *reasons)
+{
+	NamedLimits limits;
+
+	named_limits_of(subject->worker, &limits);
+	if (limits.missing != NULL)
+		add_reason(reasons, REASON_LIMIT, psprintf("limit \"%s\" is not defined", limits.missing), NULL);
+	for (int i = 0; i < limits.count && !enough(reasons); i++)
+		add_limit_reasons(subject, &limits, i, reasons);
+}
+
 /* Adds a reason if a limit of the worker keeps the job from starting. */
 static void
 check_limits(const Subject *subject, Reasons *reasons)
@@ -491,6 +524,8 @@ check_limits(const Subject *subject, Reasons *reasons)
 	if (!enough(reasons) && state.rate_until != NO_TIME)
 		add_reason(reasons, REASON_RATE_LIMIT, limit_describe(subject->worker),
 				   psprintf("the next one starts at %s", time_text(state.rate_until)));
+	if (!enough(reasons) && subject->worker->limits != NULL)
+		check_shared_limits(subject, reasons);
 }
 
 /* ---- no claimant takes it ---- */

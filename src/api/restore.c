@@ -48,7 +48,7 @@ announces_itself(const TriggerData *trigger)
 	return engine_executes() &&
 		(table == catalog_relation(REL_DEFINED_WORKER) || table == catalog_relation(REL_DISABLED_WORKER) ||
 		 table == catalog_relation(REL_PAUSED_QUEUE) || table == catalog_relation(REL_LANE) ||
-		 table == catalog_relation(REL_EVENT_SUBSCRIBER));
+		 table == catalog_relation(REL_EVENT_SUBSCRIBER) || table == catalog_relation(REL_DEFINED_LIMIT));
 }
 
 /* A dump of 0.1.0 brings definitions whose functions have no owners. */

@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "lane.h"
 #include "live_table.h"
+#include "named_limit.h"
 #include "park.h"
 #include "explain.h"
 #include "storage/bufmgr.h"
@@ -99,11 +100,14 @@ find(const Subject *subject, const ReasonCheck *check, uint64 key, Memory *memor
 	return found;
 }
 
-/* Returns the key by which the worker's limits count the job. */
+/* Returns the key by which the worker's limits count the job, and what it counts for. */
 static uint64
 limits_key(const Subject *subject)
 {
-	return limit_counts_keys(subject->worker) ? limit_key_hash(subject->worker, subject->job.args) : 0;
+	uint64		key = limit_counts_keys(subject->worker) ? limit_key_hash(subject->worker, subject->job.args) : 0;
+
+	return subject->worker->limit_cost == NULL
+		? key : hash_combine64(key, (uint64) limit_cost(subject->worker, subject->job.args) + 1);
 }
 
 /* A parked job is at its limit whatever others of its key are. */

@@ -11,6 +11,7 @@
 #include "job.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "named_limit.h"
 #include "registry.h"
 #include "run_as.h"
 #include "utils/array.h"
@@ -211,7 +212,7 @@ length_of_lines(const char *option, List *names)
 		length += (int) strlen(lfirst(cell)) + 1;
 		if (strchr(lfirst(cell), '\n') != NULL)
 			refuse_combination(psprintf("invalid element of %s: \"%s\"", option, (char *) lfirst(cell)),
-							   "It has more than one line.", "Give names of args keys.");
+							   "It has more than one line.", "Give a name of one line.");
 	}
 	return length;
 }
@@ -230,6 +231,25 @@ dedup_args_check(ArrayType *array)
 						   psprintf("Its names have %d bytes; at most %d are allowed.", length,
 									MOST_OF_ENCRYPT),
 						   "Name fewer args keys.");
+}
+
+void
+limit_names_check(ArrayType *array)
+{
+	List	   *names = text_list(PointerGetDatum(array));
+	ListCell   *cell;
+
+	if (length_of_lines("limits", names) > MOST_OF_LIMIT_NAMES || list_length(names) > MOST_OF_LIMITS)
+		refuse_combination("worker has too many limits",
+						   psprintf("At most %d are allowed, of %d bytes together.", MOST_OF_LIMITS,
+									MOST_OF_LIMIT_NAMES),
+						   "Leave some out, or give them shorter names.");
+	foreach(cell, names)
+		for (int i = 0; i < foreach_current_index(cell); i++)
+			if (strcmp(list_nth(names, i), lfirst(cell)) == 0)
+				refuse_combination(psprintf("limit \"%s\" is given twice", (char *) lfirst(cell)),
+								   "A job counts under each of its limits once.",
+								   "Leave one of them out, or give limit_cost.");
 }
 
 void
@@ -307,7 +327,7 @@ split_keys(char *keys)
 
 void
 encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
-						 char *concurrency_key, char *record_key, bool remaining_work)
+						 char *concurrency_key, char *record_key, char *limit_cost, bool remaining_work)
 {
 	List	   *names = text_list(PointerGetDatum(encrypt));
 
@@ -324,6 +344,8 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 				"Jobs are counted by its value, which must be readable.");
 	refuse_keys(names, split_keys(record_key), "record_key",
 				"The record is found by its value, which must be readable.");
+	refuse_keys(names, limit_cost == NULL ? NIL : list_make1(limit_cost), "limit_cost",
+				"Jobs count for its value, which must be readable.");
 	if (names != NIL && remaining_work)
 		refuse_combination("encrypt and remaining_work exclude each other", "What the query returns is compared with the args of jobs that wait.",
 			   "Let the query return keys, by which the handler looks the values up.");

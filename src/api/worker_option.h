@@ -9,6 +9,11 @@
 #include "utils/array.h"
 #include "worker.h"
 
+/* How much a limit may allow, and how long its period is at most. */
+#define MAX_CONCURRENCY 10000
+#define MAX_RATE 1000000
+#define LONGEST_PERIOD (365 * USECS_PER_DAY)
+
 /* A row of defined_worker that is there already. */
 typedef struct StoredRow
 {
@@ -81,13 +86,17 @@ extern void dedup_args_check(ArrayType *array);
 /* Raises an ERROR for names that cannot be former names of the worker. */
 extern void aliases_check(ArrayType *array, const char *worker);
 
+/* Raises an ERROR for names that cannot be those of a worker's limits. */
+extern void limit_names_check(ArrayType *array);
+
 /*
  * ERROR if these options do not go together: what the engine itself has to read cannot be encrypted, keys by
  * which it counts, deduplicates or finds records. The arrays have no NULLs, and the keys are NULL or lists of
  * names.
  */
 extern void encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
-									 char *concurrency_key, char *record_key, bool remaining_work);
+									 char *concurrency_key, char *record_key, char *limit_cost,
+									 bool remaining_work);
 
 /*
  * How large the texts of a worker's definition may be, and those of all that one role defines: each

@@ -52,6 +52,7 @@
 	RELATION(REL_TOKEN_KEY, token_key) \
 	RELATION(REL_FEATURE_FLAG, feature_flag) \
 	RELATION(REL_EVENT_SUBSCRIBER, event_subscriber) \
+	RELATION(REL_DEFINED_LIMIT, defined_limit) \
 	RELATION(REL_DEFINED_REPLICA, defined_replica) \
 	RELATION(REL_HASH_SEED, hash_seed) \
 	RELATION(REL_TRACKED_BATCH, tracked_batch) \

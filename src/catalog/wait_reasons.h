@@ -70,9 +70,11 @@ WAIT_REASON(NO_POOL, "no_pool", check_pools, OF_LANE,
 WAIT_REASON(ENCRYPTION_KEY, "encryption_key", check_encryption, OF_JOB,
 			"Let the command of \"queue_jobs.encryption_key_command\" print the key; processes look again by themselves.")
 WAIT_REASON(LIMIT, "limit", check_limits, OF_LIMITS,
-			"Define the worker with another max_running_jobs or concurrency_limit, or wait for the jobs that run.")
+			"Define the worker with another max_running_jobs or concurrency_limit, or its limit with more, or wait for the jobs that run.")
 WAIT_REASON(RATE_LIMIT, "rate_limit", check_limits, OF_LIMITS,
-			"Define the worker with another rate_limit, or wait.")
+			"Define the worker with another rate_limit, or its limit with another rate, or wait.")
+WAIT_REASON(LIMIT_CLOSED, "limit_closed", check_limits, OF_LIMITS,
+			"Wait, or open it by queue_jobs.open_limit().")
 WAIT_REASON(KEY_RUNS, "key_runs", check_key, OF_JOB, NULL)
 WAIT_REASON(PUT_OFF, "put_off", check_calls, OF_JOB, NULL)
 

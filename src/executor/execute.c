@@ -83,7 +83,7 @@ begin_run(Run *run)
 
 	test_point("run_begins");
 	run_count(run);
-	rate_started(&run->start.limits.rate);
+	limit_started(&run->start.limits);
 	run_show(run);
 	ledger_write(run->job.id, run->job.attempt - 1);
 	interruption_begin_run();

@@ -255,8 +255,11 @@ keep_holds(Start *start)
 	bool		holds_key = dedup_one_at_a_time(&run->job, run->task->worker);
 
 	if (run->by_lease)
+	{
 		hold_through_commits(run->job.id, holds_key ? run->job.dedup_hash : 0, start->limits.worker_slot,
 							 start->limits.key_slot);
+		hold_slots_through_commits(start->limits.slots, start->limits.slot_count);
+	}
 	test_point("job_taken");
 }
 

@@ -196,6 +196,7 @@ typedef struct RoleUse
 	int64		jobs;			/* that run as this role */
 	int64		schedules;
 	int64		subscriptions;
+	int64		limits;
 	int64		workers;		/* that it has defined */
 } RoleUse;
 
@@ -243,6 +244,7 @@ look_at_use(Oid role)
 		use->jobs = guard_count_rows("SELECT count(*) FROM queue_jobs.live_job WHERE lane = ANY ($1)", INT4ARRAYOID, ids);
 	use->schedules = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_schedule WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
 	use->subscriptions = guard_count_rows("SELECT count(*) FROM queue_jobs.event_subscriber WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
+	use->limits = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_limit WHERE owner = $1", REGROLEOID, ObjectIdGetDatum(role));
 	use->workers = guard_count_rows("SELECT count(*) FROM queue_jobs.defined_worker WHERE definer = $1", REGROLEOID, ObjectIdGetDatum(role));
 	engine_end(&saved);
 	return use;
@@ -264,7 +266,7 @@ uses_of_roles(DropRoleStmt *statement)
 		Oid			role = named ? get_role_oid(spec->rolename, true) : InvalidOid;
 		RoleUse    *use = OidIsValid(role) ? look_at_use(role) : NULL;
 
-		if (use != NULL && use->jobs + use->schedules + use->subscriptions + use->workers > 0)
+		if (use != NULL && use->jobs + use->schedules + use->subscriptions + use->limits + use->workers > 0)
 			uses = lappend(uses, use);
 	}
 	return uses;
@@ -286,11 +288,13 @@ warn_of_uses(List *uses)
 					use->name, get_database_name(MyDatabaseId)),
 			 errdetail("Unfinished jobs: " INT64_FORMAT
 					   ", which wait until a superuser cancels them. Schedules: " INT64_FORMAT
-					   ", which make no more jobs. Workers: " INT64_FORMAT ".%s",
+					   ", which make no more jobs. Workers: " INT64_FORMAT ".%s%s",
 					   use->jobs, use->schedules, use->workers,
 					   use->subscriptions == 0 ? ""
 					   : psprintf(" Subscriptions to events: " INT64_FORMAT ", which get no more jobs.",
-								  use->subscriptions)),
+								  use->subscriptions),
+					   use->limits == 0 ? ""
+					   : psprintf(" Limits: " INT64_FORMAT ", which go on to count.", use->limits)),
 			 errhint(
 				 "Before you drop a role, wait until its jobs have ended or cancel them, and define its schedules and workers again as another "
 				 "role. Look into other databases, too.")));

@@ -265,6 +265,19 @@ hold_through_commits(int64 job, int64 key, int64 worker_slot, int64 key_slot)
 }
 
 void
+hold_slots_through_commits(const int64 *slots, int count)
+{
+	for (int i = 0; i < count && own_holds->count < SESSION_HOLDS; i++)
+	{
+		LOCKTAG		tag = lock_tag(slots[i], SLOT_LOCK_KIND);
+
+		SpinLockAcquire(&own_holds->mutex);
+		own_holds->tags[own_holds->count++] = tag;
+		SpinLockRelease(&own_holds->mutex);
+	}
+}
+
+void
 hold_end_session(void)
 {
 	session_holds_forget();

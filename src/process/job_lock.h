@@ -40,6 +40,9 @@ extern void hold_release(int64 job, HoldMode mode);
  */
 extern void hold_through_commits(int64 job, int64 key, int64 worker_slot, int64 key_slot);
 
+/* Does the same for more slots, after hold_through_commits(). */
+extern void hold_slots_through_commits(const int64 *slots, int count);
+
 /* Returns how many holds the transaction has. */
 extern int	hold_count(void);
 
@@ -120,7 +123,9 @@ extern bool park_lock_try(uint64 key, bool exclusive);
  * as well, but a procedure may call pg_advisory_unlock_all(), which releases them.)
  */
 
-#define SESSION_HOLDS 4			/* at most: a job, its key, two slots of limits */
+/* At most: a job, its key, two slots of its worker's limits, and those of limits that workers share. */
+#define SESSION_HOLDS (4 + MOST_SHARED_SLOTS)
+#define MOST_SHARED_SLOTS 256
 
 extern void session_holds_init(void);
 

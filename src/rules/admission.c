@@ -132,6 +132,8 @@ start_try(Start *start)
 	if (!start->expired && !start_allowed(start, &otherwise))
 		return otherwise;
 	start->at = Max(start->at, start->limits.rate.at);
+	for (int i = 0; i < start->limits.rate_count; i++)
+		start->at = Max(start->at, start->limits.rates[i].at);
 	if (start->kind->show != NULL)
 	{
 		start->expired = job_expired(start->job, start->at);

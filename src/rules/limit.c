@@ -18,6 +18,12 @@
  * ready. A process frees a slot before looking for refused lanes of the worker, and publishes those: one of
  * the two sees the other. The queue costs nothing meanwhile. A start of the rate that is given back counts
  * like a slot. If an ERROR ends a claim, the rollback frees the claim's slots, and publishes likewise.
+ *
+ * Limits that workers share have slots and starts of their own, of which a job takes as many as it costs: all
+ * that it needs of all of its worker's limits, or none. Workers that share a limit are refused, and published,
+ * as one (refusal_number()). A closed limit is as a rate that lets the next job start at that time. A job
+ * that a limit could never let through, because the limit was lowered, is passed by; define_limit() has all
+ * lanes looked at. A limit that was lowered counts the slots that it had before, until they are free.
  */
 #include "postgres.h"
 
@@ -37,13 +43,16 @@
 #include "miscadmin.h"
 #include "outcome.h"
 #include "park.h"
+#include "shared.h"
 #include "statistics.h"
 #include "test_point.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "wakeup.h"
 
-#define MAX_SLOTS 256			/* that a transaction may have: the server's lock table is small */
+/* that a transaction may have before it takes one more job: the server's lock table is small */
+#define MAX_SLOTS 256
+#define MOST_SLOTS MOST_SHARED_SLOTS	/* that a job may take of limits that its worker shares */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
 /* refused jobs that a claim walks over, while the scheduler puts them aside */
 #define WALK 256
@@ -60,12 +69,24 @@ worker_scope(const Worker *worker)
 
 /* ---- slots that claimants have ---- */
 
+/* Returns the worker of a claimed job: with a limit that workers share, it can be another one's. */
+static const Worker *
+worker_of_claim(const Job *job)
+{
+	const Lane *lane = lane_get(job->lane);
+	const Worker *worker = lane == NULL ? NULL : registry_worker(lane->worker);
+
+	if (worker != NULL)
+		return worker;
+	return registry_default_worker(lane == NULL ? "" : lane->worker, lane == NULL ? "" : lane->queue);
+}
+
 /*
  * Ends a claimant's lease that has run out, so that no heartbeat can revive it. False if it holds, or another
  * transaction has the job.
  */
 static bool
-end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
+end_lost_claim(LiveTable *table, int64 id, int32 attempt)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until;
@@ -80,6 +101,7 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
 			live_leave(&job);
 		else
 		{
+			const Worker *worker = worker_of_claim(&job);
 			RunError	error = {
 				.sqlstate = LAPSED_SQLSTATE, .message = job_lapsed_message(&job)
 			};
@@ -98,8 +120,7 @@ end_lost_claim(LiveTable *table, int64 id, int32 attempt, const Worker *worker)
  * slot's lock.
  */
 static bool
-find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *worker, bool end_lost,
-				   Job *claimed)
+find_claim_of_slot(LiveTable *table, int64 slot, int64 own_job, bool end_lost, Job *claimed)
 {
 	Relation	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();
@@ -119,11 +140,11 @@ find_claim_of_slot(LiveTable *table, int64 slot, const Job *job, const Worker *w
 			heap_getattr(tuple, Anum_claimed_slot_attempt, RelationGetDescr(rel), &isnull));
 		TimestampTz until;
 
-		if (id == job->id || !live_look_up(table, id, claimed) || claimed->started_at == NO_TIME ||
+		if (id == own_job || !live_look_up(table, id, claimed) || claimed->started_at == NO_TIME ||
 			claimed->attempt != attempt)
 			continue;
 		found = lease_holds(claimed, GetCurrentTimestamp(), &until) ||
-			(end_lost && !end_lost_claim(table, id, attempt, worker));
+			(end_lost && !end_lost_claim(table, id, attempt));
 	}
 	systable_endscan(scan);
 	engine_snapshot_end(snapshot);
@@ -148,13 +169,15 @@ limit_write_claim(const LimitHold *hold, const Job *job)
 {
 	Relation	rel;
 
-	if (hold->worker_slot == 0 && hold->key_slot == 0)
+	if (hold->worker_slot == 0 && hold->key_slot == 0 && hold->slot_count == 0)
 		return;
 	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
 	if (hold->worker_slot != 0)
 		write_slot(rel, hold->worker_slot, job);
 	if (hold->key_slot != 0)
 		write_slot(rel, hold->key_slot, job);
+	for (int i = 0; i < hold->slot_count; i++)
+		write_slot(rel, hold->slots[i], job);
 	table_close(rel, NoLock);
 }
 
@@ -171,38 +194,60 @@ slot_id(uint64 scope, int number)
 
 /* Takes the slot, unless another process or a live claim has it. */
 static bool
-try_slot(LiveTable *table, const Job *job, const Worker *worker, int64 slot)
+try_slot(LiveTable *table, const Job *job, int64 slot)
 {
 	Job			claimed;
 
 	if (!slot_lock_try(slot))
 		return false;
 	test_point("slot_locked");
-	if (!find_claim_of_slot(table, slot, job, worker, true, &claimed))
+	if (!find_claim_of_slot(table, slot, job->id, true, &claimed))
 		return true;
 	slot_lock_release(slot);
 	return false;
 }
 
 /*
- * Takes any slot of a limit; 0 if there is none. They are tried from *first on, the one that this process had
- * last, so that not all processes try the same ones.
+ * Takes any "count" slots of a limit. They are tried from *first on, the one that this process had last, so
+ * that not all processes try the same ones. Returns how many it has got, which it keeps.
  */
-static int64
-take_slot(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit, int *first)
+static int
+take_slots(LiveTable *table, const Job *job, uint64 scope, int limit, int count, int *first, int64 *slots)
 {
-	for (int i = 0; i < limit; i++)
+	int			begin = *first;
+	int			taken = 0;
+
+	for (int i = 0; i < limit && taken < count && limit - i >= count - taken; i++)
 	{
-		int			number = (int) (((int64) *first + i) % limit);
+		int			number = (int) (((int64) begin + i) % limit);
 		int64		slot = slot_id(scope, number);
 
-		if (try_slot(table, job, worker, slot))
-		{
-			*first = number;
-			return slot;
-		}
+		if (!try_slot(table, job, slot))
+			continue;
+		*first = number;
+		slots[taken++] = slot;
 	}
-	return 0;
+	return taken;
+}
+
+/* Whether the slot is taken, and by which session or job. Nothing is locked to find out. */
+static bool
+slot_taken(LiveTable *table, int64 slot, int64 own_job, StringInfo holders)
+{
+	const char *separator = holders->len > 0 ? ", " : "";
+	Job			claimed;
+	int			pid;
+
+	if (slot_holders(slot, &pid, 1) > 0)
+		appendStringInfo(holders, pid == 0 ? "%sa prepared transaction" : "%ssession %d", separator, pid);
+	else if (slot_held_by_procedure(slot))
+		appendStringInfo(holders, "%sa procedure", separator);
+	else if (find_claim_of_slot(table, slot, own_job, false, &claimed))
+		appendStringInfo(holders, "%sjob " INT64_FORMAT " of claimant \"%s\"", separator, claimed.id,
+						 claimed.claimant ? claimed.claimant : "");
+	else
+		return false;
+	return true;
 }
 
 /* "keep": until the end of the transaction, though they count as free. */
@@ -215,7 +260,7 @@ free_slots_of(LiveTable *table, const Job *job, const Worker *worker, uint64 key
 	{
 		int64		slot = slot_id(key, number);
 
-		if (!try_slot(table, job, worker, slot))
+		if (!try_slot(table, job, slot))
 			continue;
 		free_slots++;
 		if (!keep)
@@ -277,13 +322,173 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 
 	if (worker->rate_limit == 0 || scope == 0)
 		return true;
-	if (!rate_reserve(scope, worker->rate_limit, worker->rate_period, &hold->rate.at))
+	if (!rate_reserve(scope, worker->rate_limit, worker->rate_period, 1, &hold->rate.at))
 	{
 		*retry_at = hold->rate.at;
 		return false;
 	}
 	hold->rate.scope = scope;
+	hold->rate.cost = 1;
 	return true;
+}
+
+/* ---- limits that workers share ---- */
+
+/* Returns how many slots a job may take of each of its worker's limits. */
+static int
+most_slots(const NamedLimits *limits)
+{
+	int			counting = 0;
+
+	for (int i = 0; i < limits->count; i++)
+		counting += limits->limits[i].max_running > 0;
+	return MOST_SLOTS / Max(counting, 1);
+}
+
+/* Whether the limit could ever let a job through that costs so much. */
+static bool
+has_room_for(const NamedLimit *limit, int cost, int most)
+{
+	return cost > 0 && (limit->max_running == 0 || cost <= Min(limit->max_running, most)) &&
+		(limit->rate == 0 || cost <= limit->rate);
+}
+
+/* Whether all limits of the worker could let the job through, as they are now. */
+static bool
+fits(const NamedLimits *limits, int cost)
+{
+	for (int i = 0; i < limits->count; i++)
+		if (!has_room_for(&limits->limits[i], cost, most_slots(limits)))
+			return false;
+	return true;
+}
+
+/* Counts the taken slots of a limit, among the first so many. */
+static int
+count_taken(LiveTable *table, const NamedLimit *limit, int64 own_job, int slots)
+{
+	StringInfoData holders;
+	int			taken = 0;
+
+	initStringInfo(&holders);
+	for (int number = 0; number < slots; number++)
+	{
+		resetStringInfo(&holders);
+		taken += slot_taken(table, slot_id(limit->scope, number), own_job, &holders);
+	}
+	pfree(holders.data);
+	return taken;
+}
+
+/* Takes the slots that a job needs of a limit. */
+static bool
+take_named_slots(LiveTable *table, const Job *job, const NamedLimit *limit, int cost, LimitHold *hold)
+{
+	int			anywhere = MyProcPid;
+	int			taken = take_slots(table, job, limit->scope, limit->max_running, cost, &anywhere,
+								   hold->slots + hold->slot_count);
+
+	hold->slot_count += taken;
+	return taken == cost &&
+		(limit->slots <= limit->max_running ||
+		 count_taken(table, limit, job->id, limit->slots) <= limit->max_running);
+}
+
+/* Takes the starts that a job needs of a limit. False, with a time to try again, if there are too few. */
+static bool
+begin_named_rate(const NamedLimit *limit, int cost, LimitHold *hold, TimestampTz *retry_at)
+{
+	RateHold   *rate = &hold->rates[hold->rate_count];
+
+	if (limit->rate == 0)
+		return true;
+	if (!rate_reserve((int64) limit->scope, limit->rate, limit->period, cost, &rate->at))
+	{
+		*retry_at = rate->at;
+		return false;
+	}
+	rate->scope = (int64) limit->scope;
+	rate->cost = cost;
+	hold->rate_count++;
+	return true;
+}
+
+/* Whether all limits are open; if not, *retry_at is when they are. */
+static bool
+all_open(const NamedLimits *limits, TimestampTz *retry_at)
+{
+	bool		open = true;
+
+	for (int i = 0; i < limits->count; i++)
+	{
+		TimestampTz until = rate_closed_until((int64) limits->limits[i].scope);
+
+		open = open && until == NO_TIME;
+		*retry_at = Max(*retry_at, until);
+	}
+	return open;
+}
+
+/* Takes what the job needs of the limits that its worker shares. */
+static bool
+begin_named(LiveTable *table, const Job *job, const NamedLimits *limits, int cost, LimitHold *hold,
+			TimestampTz *retry_at)
+{
+	if (limits->missing != NULL || !all_open(limits, retry_at))
+		return false;
+	for (int i = 0; i < limits->count; i++)
+		if (limits->limits[i].max_running > 0 &&
+			!take_named_slots(table, job, &limits->limits[i], cost, hold))
+			return false;
+	for (int i = 0; i < limits->count; i++)
+		if (!begin_named_rate(&limits->limits[i], cost, hold, retry_at))
+			return false;
+	return true;
+}
+
+void
+limit_started(const LimitHold *hold)
+{
+	rate_started(&hold->rate);
+	for (int i = 0; i < hold->rate_count; i++)
+		rate_started(&hold->rates[i]);
+}
+
+/* Says how much the limit lets through, where the cost is more. */
+static char *
+too_much(const NamedLimit *limit, int cost, int most)
+{
+	if (limit->max_running > 0 && cost > limit->max_running)
+		return psprintf("limit \"%s\" has a max_running of %d", limit->name, limit->max_running);
+	if (limit->rate > 0 && cost > limit->rate)
+		return psprintf("limit \"%s\" has a rate of %d", limit->name, limit->rate);
+	return psprintf("it may take %d of the max_running of limit \"%s\"", most, limit->name);
+}
+
+void
+limit_check_args(const Worker *worker, Jsonb *args)
+{
+	NamedLimits limits;
+	int			cost;
+
+	if (worker->limit_cost == NULL || worker->limits == NULL)
+		return;
+	cost = limit_cost(worker, args);
+	if (cost == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value of args key \"%s\"", worker->limit_cost),
+				 errdetail("It is what a job of worker \"%s\" counts for in its limits (limit_cost).", worker->name),
+				 errhint("Give a whole number from 1 on, or leave it out: a job counts for 1 then.")));
+	named_limits_of(worker, &limits);
+	for (int i = 0; i < limits.count; i++)
+		if (!has_room_for(&limits.limits[i], cost, most_slots(&limits)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("job of worker \"%s\" costs more than a limit lets through", worker->name),
+					 errdetail("Its args key \"%s\" is %d; %s.", worker->limit_cost, cost,
+							   too_much(&limits.limits[i], cost, most_slots(&limits))),
+					 errhint("Give less, or raise the limit by queue_jobs.define_limit().")));
 }
 
 /*
@@ -297,12 +502,17 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 	bool		has_start = hold->rate.scope != 0;
 
 	rate_give_back(&hold->rate);
+	for (int i = 0; i < hold->rate_count; i++)
+		rate_give_back(&hold->rates[i]);
+	for (int i = 0; i < hold->slot_count; i++)
+		slot_lock_release(hold->slots[i]);
 	if (hold->key_slot != 0)
 		slot_lock_release(hold->key_slot);
 	if (hold->worker_slot != 0)
 		slot_lock_release(hold->worker_slot);
-	if ((hold->worker_slot != 0 || hold->key_slot != 0 || has_start) && shared_refusals() != hold->refusals)
-		wakeup_limited_now(lane_hint_worker(worker->name));
+	if ((hold->worker_slot != 0 || hold->key_slot != 0 || has_start || hold->slot_count + hold->rate_count > 0) &&
+		shared_refusals() != hold->refusals)
+		wakeup_limited_now(hold->number);
 	if ((hold->key_slot != 0 || (has_start && hold->key != 0)) && park_any(table, worker, hold->key, NULL))
 		wakeup_sweep();
 }
@@ -318,7 +528,7 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 
 	if (worker->concurrency_limit <= 0 || hold->key == 0)
 		return true;
-	hold->key_slot = take_slot(table, job, worker, hold->key, worker->concurrency_limit, &anywhere);
+	(void) take_slots(table, job, hold->key, worker->concurrency_limit, 1, &anywhere, &hold->key_slot);
 	if (hold->key_slot == 0 || worker->concurrency_limit > 1)
 		return hold->key_slot != 0;
 	return !lane_hint_published_before(job->lane, &refusals->window, job_position(job)) &&
@@ -327,26 +537,27 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 
 /* Takes slots before starts of a rate: slots can be freed without a trace. */
 static LimitVerdict
-limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const Refusals *refusals,
-				 LimitHold *hold, TimestampTz *retry_at)
+limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const NamedLimits *limits,
+				 const Refusals *refusals, LimitHold *hold, TimestampTz *retry_at)
 {
 	LimitVerdict verdict = LIMIT_KEY;
 
 	*retry_at = NO_TIME;
 	hold->worker_slot = hold->key_slot = hold->rate.scope = 0;
+	hold->slot_count = hold->rate_count = 0;
 	hold->refusals = shared_refusals();
-	if (worker->max_running_jobs > 0)
-	{
-		hold->worker_slot = take_slot(table, job, worker, worker_scope(worker), worker->max_running_jobs,
-									  &worker->slot);
-		if (hold->worker_slot == 0)
-			return LIMIT_WORKER;
-	}
+	if (worker->max_running_jobs > 0 &&
+		take_slots(table, job, worker_scope(worker), worker->max_running_jobs, 1, &worker->slot,
+				   &hold->worker_slot) == 0)
+		return LIMIT_WORKER;
 	if (begin_key(table, job, worker, refusals, hold))
 	{
-		if (begin_rate(worker, hold, retry_at))
+		if (!begin_named(table, job, limits, limit_cost(worker, job->args), hold, retry_at))
+			verdict = LIMIT_WORKER;
+		else if (begin_rate(worker, hold, retry_at))
 			return LIMIT_FREE;
-		verdict = worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
+		else
+			verdict = worker->concurrency_key ? LIMIT_KEY : LIMIT_WORKER;
 	}
 	give_back(table, hold, worker);
 	return verdict;
@@ -400,10 +611,27 @@ limit_executor_role(int32 id, const Worker *worker)
 	return lane == NULL ? InvalidOid : lane_executor_role(lane, worker);
 }
 
+/*
+ * Finds the limits that the worker shares, and makes room for the slots that the job takes of them. False if
+ * the job costs more than one of them could ever let through.
+ */
+static bool
+find_named(const Job *job, const Worker *worker, NamedLimits *limits, LimitHold *hold)
+{
+	int			cost = limit_cost(worker, job->args);
+
+	named_limits_of(worker, limits);
+	if (!fits(limits, cost))
+		return false;
+	hold->slots = MemoryContextAlloc(TopTransactionContext, sizeof(int64) * limits->count * Min(cost, MOST_SLOTS));
+	return true;
+}
+
 LimitVerdict
 limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals,
 			LimitHold *hold)
 {
+	NamedLimits limits = {.count = 0};
 	LimitVerdict verdict;
 	TimestampTz retry_at = NO_TIME;
 	int			limits_tried;
@@ -424,15 +652,23 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 		refuse_start(refusals, job, NO_TIME);
 		return refused_key_verdict(refusals, job->lane);
 	}
-	limits_tried = wakeup_limited_begin(lane_hint_worker(worker->name));
-	verdict = limit_take_slots(table, job, worker, refusals, hold, &retry_at);
+	hold->number = refusal_number(worker);
+	if (worker->limits != NULL && !find_named(job, worker, &limits, hold))
+	{
+		refuse_start(refusals, job, NO_TIME);
+		if (hold->key != 0)
+			refuse_key(refusals, hold->key);
+		return LIMIT_KEY;
+	}
+	limits_tried = wakeup_limited_begin(hold->number);
+	verdict = limit_take_slots(table, job, worker, &limits, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE)
-		lane_hint_refuse(job->lane, lane_hint_worker(worker->name), limit_executor_role(job->lane, worker));
+		lane_hint_refuse(job->lane, hold->number, limit_executor_role(job->lane, worker));
 	if (verdict != LIMIT_FREE && shared_present())
-		verdict = limit_take_slots(table, job, worker, refusals, hold, &retry_at);
+		verdict = limit_take_slots(table, job, worker, &limits, refusals, hold, &retry_at);
 	if (verdict != LIMIT_FREE)
 	{
-		wakeup_limited_undo(lane_hint_worker(worker->name), limits_tried);
+		wakeup_limited_undo(hold->number, limits_tried);
 		refuse_start(refusals, job, retry_at);
 	}
 	if (verdict != LIMIT_KEY)
@@ -492,35 +728,14 @@ limit_describe(const Worker *worker)
 
 /* ---- what explain_job() asks ---- */
 
-/* Whether the slot is taken, and by which session or job. Nothing is locked to find out. */
-static bool
-slot_taken(LiveTable *table, int64 slot, const Job *job, const Worker *worker, StringInfo holders)
-{
-	const char *separator = holders->len > 0 ? ", " : "";
-	Job			claimed;
-	int			pid;
-
-	if (slot_holders(slot, &pid, 1) > 0)
-		appendStringInfo(holders, pid == 0 ? "%sa prepared transaction" : "%ssession %d", separator, pid);
-	else if (slot_held_by_procedure(slot))
-		appendStringInfo(holders, "%sa procedure", separator);
-	else if (find_claim_of_slot(table, slot, job, worker, false, &claimed))
-		appendStringInfo(holders, "%sjob " INT64_FORMAT " of claimant \"%s\"", separator, claimed.id,
-						 claimed.claimant ? claimed.claimant : "");
-	else
-		return false;
-	return true;
-}
-
 /* Whether all slots are; only then the processes that have them are added. */
 static bool
-slots_taken(LiveTable *table, const Job *job, const Worker *worker, uint64 scope, int limit,
-			StringInfo holders)
+slots_taken(LiveTable *table, const Job *job, uint64 scope, int limit, StringInfo holders)
 {
 	int			before = holders->len;
 
 	for (int number = 0; number < limit; number++)
-		if (!slot_taken(table, slot_id(scope, number), job, worker, holders))
+		if (!slot_taken(table, slot_id(scope, number), job->id, holders))
 		{
 			holders->len = before;
 			return false;
@@ -536,13 +751,62 @@ limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *st
 
 	*state = (LimitLook) {.rate_until = NO_TIME};
 	initStringInfo(&holders);
-	state->worker_full = slots_taken(table, job, worker, worker_scope(worker), worker->max_running_jobs,
-									 &holders);
+	state->worker_full = slots_taken(table, job, worker_scope(worker), worker->max_running_jobs, &holders);
 	if (key != 0)
-		state->key_full = slots_taken(table, job, worker, key, worker->concurrency_limit, &holders);
+		state->key_full = slots_taken(table, job, key, worker->concurrency_limit, &holders);
 	state->holders = holders.data;
 	if (worker->rate_limit > 0 && (worker->concurrency_key == NULL || key != 0) &&
 		rate_possible((int64) (worker->concurrency_key ? key : worker_scope(worker)), worker->rate_limit,
 					  worker->rate_period, &state->rate_until) > 0)
 		state->rate_until = NO_TIME;
+}
+
+/* Says why the limit has too few slots for the job, if that is so, and who has them. */
+static void
+look_at_slots(LiveTable *table, const Job *job, const NamedLimit *limit, int cost, NamedLimitLook *look)
+{
+	StringInfoData holders;
+	int			taken = 0;
+
+	initStringInfo(&holders);
+	for (int number = 0; number < Max(limit->slots, limit->max_running); number++)
+		taken += slot_taken(table, slot_id(limit->scope, number), job->id, &holders);
+	if (taken + cost <= limit->max_running)
+		return;
+	look->full = psprintf("limit \"%s\" is full: %d of %d are taken", limit->name, taken, limit->max_running);
+	if (cost > 1)
+		look->full = psprintf("%s, and it needs %d", look->full, cost);
+	look->holders = holders.len > 0 ? holders.data : NULL;
+}
+
+void
+limit_look_named(LiveTable *table, const Job *job, const Worker *worker, const NamedLimits *limits, int i,
+				 NamedLimitLook *look)
+{
+	const NamedLimit *limit = &limits->limits[i];
+	int			most = most_slots(limits);
+	int			cost = limit_cost(worker, job->args);
+	int			possible;
+
+	*look = (NamedLimitLook) {.closed_until = rate_closed_until((int64) limit->scope)};
+	if (!has_room_for(limit, cost, most))
+	{
+		look->full = cost == 0
+			? psprintf("its args key \"%s\" is no whole number from 1 on", worker->limit_cost)
+			: psprintf("it costs %d, and %s", cost, too_much(limit, cost, most));
+		return;
+	}
+	if (limit->max_running > 0)
+		look_at_slots(table, job, limit, cost, look);
+	if (limit->rate == 0)
+		return;
+	possible = rate_possible((int64) limit->scope, limit->rate, limit->period, &look->rate_until);
+	if (possible < cost || look->rate_until == DT_NOEND)
+		look->rated = psprintf("limit \"%s\" is at its rate of %d", limit->name, limit->rate);
+}
+
+int
+limit_running(LiveTable *table, const NamedLimit *limit)
+{
+	return count_taken(table, limit, 0, Max(limit->slots, limit->max_running));
 }

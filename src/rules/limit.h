@@ -1,7 +1,7 @@
 /*
  * limit.h
  *		Limits: how many jobs of a worker, or of one value of its concurrency_key, run at once, and how many
- *		start in a period. limit.c tells how.
+ *		start in a period; and the limits that workers share (named_limit.h). limit.c tells how.
  *
  * Lock order: limits come before the key and the job (job_lock.h). A process only tries to get them, and
  * never waits.
@@ -11,6 +11,7 @@
 
 #include "lane_hint.h"
 #include "live_table.h"
+#include "named_limit.h"
 #include "park.h"
 #include "rate.h"
 #include "registry.h"
@@ -31,6 +32,11 @@ typedef struct LimitHold
 	int64		key_slot;		/* or 0 */
 	uint64		refusals;		/* shared_refusals() when the process began to take them */
 	RateHold	rate;
+	int32		number;			/* refusal_number() of the worker */
+	int			slot_count;		/* of limits that the worker shares */
+	int64	   *slots;
+	int			rate_count;
+	RateHold	rates[MOST_OF_LIMITS];	/* of these; they outlast the transaction */
 } LimitHold;
 
 #define MAX_REFUSED_KEYS 128
@@ -82,6 +88,12 @@ extern bool limit_settle(int32 lane, const Refusals *refusals, const LanePositio
 extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *worker, uint64 key, bool ahead,
 							  TimestampTz *retry_at);
 
+/* The job starts only now: its starts count as of now. */
+extern void limit_started(const LimitHold *hold);
+
+/* Raises an ERROR for args whose cost is none, or more than a limit of the worker lets through. */
+extern void limit_check_args(const Worker *worker, Jsonb *args);
+
 /* Describes the limits of a worker, for waits_for(). */
 extern char *limit_describe(const Worker *worker);
 
@@ -95,6 +107,22 @@ typedef struct LimitLook
 } LimitLook;
 
 extern void limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *state);
+
+/* The same of a limit that the worker shares. */
+typedef struct NamedLimitLook
+{
+	char	   *full;			/* why no slot, or no start ever, is there for the job, in words; or NULL */
+	char	   *holders;		/* who has the slots that are taken, or NULL */
+	char	   *rated;			/* why no start is there now, or NULL */
+	TimestampTz rate_until;		/* when the next start is possible */
+	TimestampTz closed_until;	/* or NO_TIME */
+} NamedLimitLook;
+
+extern void limit_look_named(LiveTable *table, const Job *job, const Worker *worker,
+							 const NamedLimits *limits, int i, NamedLimitLook *look);
+
+/* How many slots of the limit are taken. */
+extern int	limit_running(LiveTable *table, const NamedLimit *limit);
 
 /* Writes rows for the slots that a claimant's lease takes, as the lease outlives the transaction. */
 extern void limit_write_claim(const LimitHold *hold, const Job *job);

@@ -23,6 +23,7 @@
 #include "lane.h"
 #include "lane_hint.h"
 #include "lane_jobs.h"
+#include "limit.h"
 #include "location.h"
 #include "long_job.h"
 #include "member_range.h"
@@ -335,16 +336,22 @@ inherited_context(const Worker *worker, Jsonb *context)
 	return worker->inherit_context ? context : NULL;
 }
 
-void
-enqueue_check_right(const Worker *worker)
+bool
+enqueue_has_right(const Worker *worker)
 {
 	Handler    *handler;
 	char	   *why;
 
 	if (!worker->run_as_definer || worker->handler == NULL || has_privs_of_role(GetUserId(), worker->definer))
-		return;
+		return true;
 	handler = registry_worker_handler(worker, &why);
-	if (handler != NULL && !handler_may_be_called(handler, GetUserId()))
+	return handler == NULL || handler_may_be_called(handler, GetUserId());
+}
+
+void
+enqueue_check_right(const Worker *worker)
+{
+	if (!enqueue_has_right(worker))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for worker \"%s\"", worker->name),
@@ -410,6 +417,7 @@ enqueue_prepare(Worker *worker, Jsonb *args)
 
 	enqueue_check_right(worker);
 	call_check_args(args_handler(worker), args);
+	limit_check_args(worker, args);
 	(void) storable_args(args);
 	new_job_begin(&call, GetUserId(), worker, worker->queue, job_now(), 0);
 	dedup_set_key(&call.job, worker, args, NULL);

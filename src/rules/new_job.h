@@ -90,9 +90,10 @@ typedef struct TickJob
 extern int64 enqueue_tick(const TickJob *tick);
 
 /*
- * Raises an ERROR unless the current user may enqueue jobs of the worker. If the worker runs as its definer,
- * only roles that may call its handler may.
+ * Whether the current user may enqueue jobs of the worker; enqueue_check_right() raises an ERROR if not. If
+ * the worker runs as its definer, only roles that may call its handler may.
  */
+extern bool enqueue_has_right(const Worker *worker);
 extern void enqueue_check_right(const Worker *worker);
 
 /*

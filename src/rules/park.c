@@ -47,6 +47,7 @@
 #include "lane_hint.h"
 #include "live_scan.h"
 #include "miscadmin.h"
+#include "named_limit.h"
 #include "park.h"
 #include "run_as.h"
 #include "utils/builtins.h"
@@ -125,7 +126,8 @@ limit_counts_keys(const Worker *worker)
 bool
 limit_any(const Worker *worker)
 {
-	return worker->max_running_jobs > 0 || worker->concurrency_limit > 0 || worker->rate_limit > 0;
+	return worker->max_running_jobs > 0 || worker->concurrency_limit > 0 || worker->rate_limit > 0 ||
+		worker->limits != NULL;
 }
 
 int32
@@ -214,7 +216,7 @@ park_any(LiveTable *table, const Worker *worker, uint64 key, const Job *before)
 void
 limit_publish(const Worker *worker)
 {
-	wakeup_limited(lane_hint_worker(worker->name));
+	wakeup_limited(refusal_number(worker));
 }
 
 void

@@ -27,6 +27,7 @@
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
+#include "job.h"
 #include "miscadmin.h"
 #include "rate.h"
 #include "shared.h"
@@ -34,7 +35,7 @@
 #include "storage/lwlock.h"
 
 #define RATES_FILE "pg_stat/queue_jobs.rates"
-#define RATES_VERSION 0x716a0003	/* of the file's layout, and of what its scopes are hashes of */
+#define RATES_VERSION 0x716a0004	/* of the file's layout, and of what its scopes are hashes of */
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
 /* in all databases: workers or keys with a limit and a start in the last period */
@@ -55,6 +56,7 @@ typedef struct Window
 	Oid			database;		/* InvalidOid: never used */
 	int64		scope;
 	TimestampTz idle_at;		/* then the window may be forgotten */
+	TimestampTz closed_until;	/* nothing starts before */
 	int			newest;			/* its place in the ring */
 	Quantum		ring[QUANTA];
 } Window;
@@ -126,6 +128,7 @@ check_window(Window *window, TimestampTz now)
 		window->ring[i].last = Min(window->ring[i].last, now);
 	}
 	window->idle_at -= latest - now;
+	window->closed_until -= Max(rates->seen_at - now, 0);
 }
 
 /* Checks all windows against the clock. */
@@ -212,7 +215,8 @@ find_window(int64 scope, TimestampTz now, bool create)
 
 		if (window->database == MyDatabaseId && window->scope == scope)
 			return window;
-		if (unused == NULL && (!OidIsValid(window->database) || window->idle_at <= now))
+		if (unused == NULL &&
+			(!OidIsValid(window->database) || (window->idle_at <= now && window->closed_until <= now)))
 			unused = window;
 	}
 	if (!create || unused == NULL)
@@ -240,12 +244,24 @@ count_starts(const Window *window, TimestampTz since, TimestampTz *oldest)
 	return starts;
 }
 
+/* Returns since when starts must count no more, so that there is room for "cost". */
+static TimestampTz
+room_since(const Window *window, TimestampTz since, int limit, int cost)
+{
+	TimestampTz oldest;
+
+	while (count_starts(window, since, &oldest) + cost > limit && oldest != DT_NOEND)
+		since = oldest;
+	return since;
+}
+
 /*
  * A quantum is full when it has its share of the limit: then the next one, the oldest, takes its place,
- * unless that still counts, because some were given back or the limit was changed.
+ * unless that still counts, because some were given back or the limit was changed. A start is in one quantum,
+ * whatever it counts for.
  */
 static void
-add_start(Window *window, int limit, TimestampTz since, TimestampTz at)
+add_start(Window *window, int limit, int cost, TimestampTz since, TimestampTz at)
 {
 	int			share = (limit - 1) / QUANTA + 1;
 	int			next = (window->newest + 1) % QUANTA;
@@ -257,7 +273,7 @@ add_start(Window *window, int limit, TimestampTz since, TimestampTz at)
 		quantum = &window->ring[next];
 		quantum->starts = 0;
 	}
-	quantum->starts++;
+	quantum->starts += cost;
 	quantum->last = Max(quantum->last, at);
 }
 
@@ -278,11 +294,11 @@ quantum_of(Window *window, TimestampTz at)
 }
 
 bool
-rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
+rate_reserve(int64 scope, int limit, int64 period, int cost, TimestampTz *at)
 {
 	int64		length = period + margin(period);
 	TimestampTz now;
-	TimestampTz oldest;
+	TimestampTz since;
 	Window	   *window;
 	bool		reserved = false;
 
@@ -300,12 +316,12 @@ rate_reserve(int64 scope, int limit, int64 period, TimestampTz *at)
 		window = find_window(scope, now, true);
 		if (window == NULL)
 			*at = now + USECS_PER_SEC;	/* more windows are in use than there is room for */
-		else if (count_starts(window, now - length, &oldest) >= limit)
-			*at = oldest + length;
+		else if ((since = room_since(window, now - length, limit, cost)) > now - length)
+			*at = since + length;
 		else
 		{
 			*at = now;
-			add_start(window, limit, now - length, now);
+			add_start(window, limit, cost, now - length, now);
 			window->idle_at = now + length;
 			reserved = true;
 		}
@@ -345,6 +361,69 @@ rate_possible(int64 scope, int limit, int64 period, TimestampTz *next)
 	return (int) Max(limit - starts, 0);
 }
 
+int64
+rate_used(int64 scope, int64 period)
+{
+	TimestampTz now;
+	TimestampTz oldest;
+	Window	   *window;
+	int64		starts = 0;
+
+	if (rates == NULL)
+		return 0;
+	rate_begin();
+	LWLockAcquire(rates_lock, LW_EXCLUSIVE);
+	now = look_at_clock();
+	window = find_window(scope, now, false);
+	if (window != NULL)
+		starts = count_starts(window, now - period - margin(period), &oldest);
+	LWLockRelease(rates_lock);
+	return starts;
+}
+
+TimestampTz
+rate_closed_until(int64 scope)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz until = NO_TIME;
+	Window	   *window;
+
+	if (rates == NULL)
+		return NO_TIME;
+	if (!RecoveryInProgress())
+		rate_begin();
+	LWLockAcquire(rates_lock, LW_SHARED);
+	window = find_window(scope, now, false);
+	if (window != NULL && window->closed_until > now && rates->version == RATES_VERSION)
+		until = window->closed_until;
+	LWLockRelease(rates_lock);
+	return until;
+}
+
+void
+rate_close(int64 scope, TimestampTz until)
+{
+	Window	   *window = NULL;
+	TimestampTz now;
+
+	if (rates != NULL)
+	{
+		rate_begin();
+		LWLockAcquire(rates_lock, LW_EXCLUSIVE);
+		now = look_at_clock();
+		window = find_window(scope, now, until != NO_TIME);
+		if (window != NULL)
+			window->closed_until = until == NO_TIME ? 0 : until;
+		LWLockRelease(rates_lock);
+	}
+	if (window == NULL && until != NO_TIME)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many limits are in use at once"),
+				 errdetail("There is room for %d rate limits and closed limits in all databases.", WINDOWS),
+				 errhint("Try again when starts of other limits are longer ago than their periods.")));
+}
+
 void
 rate_give_back(const RateHold *hold)
 {
@@ -357,7 +436,7 @@ rate_give_back(const RateHold *hold)
 	at = Min(hold->at, look_at_clock());
 	quantum = quantum_of(find_window(hold->scope, at, false), at);
 	if (quantum != NULL)
-		quantum->starts--;
+		quantum->starts = Max(quantum->starts - hold->cost, 0);
 	LWLockRelease(rates_lock);
 }
 

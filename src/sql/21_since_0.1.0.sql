@@ -18,6 +18,8 @@ ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN dedup_args text[],
     ADD COLUMN cancel_running boolean NOT NULL DEFAULT false,
     ADD COLUMN aliases text[] NOT NULL DEFAULT '{}',
+    ADD COLUMN limits text[],
+    ADD COLUMN limit_cost text COLLATE "C",
     ADD COLUMN max_waiting integer;
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_arguments IS 'types of the handler''s parameters: with its name and owner, which function it is';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_owner IS 'owner of the handler at the definition: another role''s function is never called in its place';
@@ -34,6 +36,8 @@ COMMENT ON COLUMN queue_jobs.defined_worker.max_delay IS 'debounce puts no job o
 COMMENT ON COLUMN queue_jobs.defined_worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.defined_worker.cancel_running IS 'under until_executed, a job that is enqueued while one of its key runs interrupts that one';
 COMMENT ON COLUMN queue_jobs.defined_worker.aliases IS 'its former names, the latest first: jobs of these are its own';
+COMMENT ON COLUMN queue_jobs.defined_worker.limits IS 'names of the limits that its jobs count under; NULL: none';
+COMMENT ON COLUMN queue_jobs.defined_worker.limit_cost IS 'args key whose value is what a job counts for in these; NULL: 1';
 COMMENT ON COLUMN queue_jobs.defined_worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE ARRAY[definer, coalesce(handler_owner, definer), coalesce(read_handler_owner, definer), coalesce(retry_backoff_owner, definer)]::oid[] <@ ARRAY(SELECT oid FROM pg_catalog.pg_roles)');
 
@@ -260,6 +264,20 @@ COMMENT ON TABLE queue_jobs.event_subscriber IS 'one row a subscription; see the
 COMMENT ON COLUMN queue_jobs.event_subscriber.owner IS 'the role that called subscribe(); the jobs are that role''s';
 REVOKE ALL ON queue_jobs.event_subscriber FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.event_subscriber', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
+
+-- Limits that workers share (src/catalog/named_limit.c). Until when one is closed is not here, but where starts are counted.
+CREATE TABLE queue_jobs.defined_limit (
+    name text COLLATE "C" PRIMARY KEY,
+    owner regrole NOT NULL,
+    max_running integer,
+    slots integer,
+    rate integer,
+    period interval
+);
+COMMENT ON TABLE queue_jobs.defined_limit IS 'one row a limit of define_limit(); see the view named_limit';
+COMMENT ON COLUMN queue_jobs.defined_limit.slots IS 'the largest max_running that it has had: jobs that began then may hold so many slots';
+REVOKE ALL ON queue_jobs.defined_limit FROM PUBLIC;
+SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_limit', 'WHERE owner IN (SELECT oid FROM pg_catalog.pg_roles)');
 
 -- Schedules that are paused, spread, or bounded.
 ALTER TABLE queue_jobs.defined_schedule

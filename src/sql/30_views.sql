@@ -358,6 +358,8 @@ SELECT w.name,
        w.max_delay,
        w.dedup_args,
        w.aliases,
+       COALESCE(w.limits, '{}') AS limits,
+       w.limit_cost,
        w.max_waiting
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT queue_jobs_internal.present_worker(l.worker) AS worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
@@ -500,6 +502,24 @@ SELECT queue_jobs_internal.opaque(s.event) AS event,
  WHERE pg_catalog.pg_has_role(s.owner, 'USAGE');
 COMMENT ON VIEW queue_jobs.event_subscription IS
 'Every subscription of the current user, or of roles that it is a member of: which events become jobs of which worker.';
+
+CREATE FUNCTION queue_jobs_internal.limit_use(name text, OUT running integer, OUT used integer, OUT closed_until timestamptz)
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_limit_use';
+COMMENT ON FUNCTION queue_jobs_internal.limit_use(text) IS
+'For the view named_limit: how many slots of the limit are taken, how much of its rate is used, and until when it is closed.';
+
+CREATE VIEW queue_jobs.named_limit AS
+SELECT l.name,
+       pg_catalog.pg_get_userbyid(l.owner) AS owner,
+       l.max_running,
+       l.rate,
+       l.period,
+       u.running,
+       u.used,
+       u.closed_until
+  FROM queue_jobs.defined_limit l
+ CROSS JOIN LATERAL queue_jobs_internal.limit_use(l.name) u;
+COMMENT ON VIEW queue_jobs.named_limit IS 'Every limit that define_limit() has made, with what is taken of it now.';
 
 CREATE VIEW queue_jobs.capacity AS
 SELECT w.name AS worker,

@@ -48,6 +48,8 @@ CREATE FUNCTION queue_jobs.define_worker(
     max_delay interval DEFAULT NULL,
     dedup_args text[] DEFAULT NULL,
     aliases text[] DEFAULT '{}',
+    limits text[] DEFAULT '{}',
+    limit_cost text DEFAULT NULL,
     max_waiting integer DEFAULT NULL)
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_worker';
 COMMENT ON FUNCTION queue_jobs.define_worker IS
@@ -101,6 +103,8 @@ CREATE FUNCTION queue_jobs.change_worker(
     max_delay interval DEFAULT NULL,
     dedup_args text[] DEFAULT NULL,
     aliases text[] DEFAULT NULL,
+    limits text[] DEFAULT NULL,
+    limit_cost text DEFAULT NULL,
     max_waiting integer DEFAULT NULL,
     reset text[] DEFAULT '{}')
 RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_change_worker';
@@ -898,6 +902,41 @@ $$;
 COMMENT ON FUNCTION queue_jobs.import_pg_cron() IS
 'Makes a schedule of each active job of pg_cron''s table cron.job that is for this database, owned by the job''s role, and makes it inactive there. Returns each job with the name of its schedule, or with the problem because of which it was left as it is. Errors: 42P01 no table cron.job, 42501 it belongs to a role that is not trusted.';
 
+CREATE FUNCTION queue_jobs.define_limit(
+    name text,
+    max_running integer DEFAULT NULL,
+    rate integer DEFAULT NULL,
+    period interval DEFAULT NULL)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_define_limit';
+COMMENT ON FUNCTION queue_jobs.define_limit(text, integer, integer, interval) IS
+'Defines a limit that workers share, by their option limits; or replaces the whole definition of one that is the calling role''s. max_running: at most so much of it is taken by jobs that run at once. rate, period: at most so much is taken by starts in any such interval. Without either it is a tap, which close_limit() closes. A job takes 1 of each, or what its worker''s limit_cost says. A limit that is lowered counts at once: what runs goes on, and nothing begins until there is room. Errors: 22023 bad option, 22004 no name, 42501 another role''s.';
+
+CREATE FUNCTION queue_jobs.drop_limit(
+    name text)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_drop_limit';
+COMMENT ON FUNCTION queue_jobs.drop_limit(text) IS
+'Drops a limit. Errors: 42704 unknown limit, 42501 another role''s, 2BP01 a worker uses it.';
+
+CREATE FUNCTION queue_jobs.consume_limit(
+    name text,
+    amount integer DEFAULT 1)
+RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_consume_limit';
+COMMENT ON FUNCTION queue_jobs.consume_limit(text, integer) IS
+'Takes so much of the limit''s rate, as so many starts of jobs do: true. False, and nothing is taken, if so much is not left now, or the limit is closed. It counts at once, also if the transaction is rolled back. Errors: 42704 unknown limit, 42501 neither the owner''s nor of a worker that the role may enqueue, 55000 no rate, 22023 amount.';
+
+CREATE FUNCTION queue_jobs.close_limit(
+    name text,
+    duration interval)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_close_limit';
+COMMENT ON FUNCTION queue_jobs.close_limit(text, interval) IS
+'No job that needs the limit begins for so long: what an API''s Retry-After asks for. Jobs that run go on. The last call counts, at once, also if the transaction is rolled back, and through restarts. Errors: 42704 unknown limit, 42501 as of consume_limit(), 22023 duration, 55000 not in shared_preload_libraries.';
+
+CREATE FUNCTION queue_jobs.open_limit(
+    name text)
+RETURNS void LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_open_limit';
+COMMENT ON FUNCTION queue_jobs.open_limit(text) IS
+'Opens a limit that close_limit() has closed: at once, also if the transaction is rolled back. Jobs that waited for that begin. Errors: as of close_limit().';
+
 CREATE FUNCTION queue_jobs.subscribe(
     event text,
     worker text,
@@ -954,6 +993,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_replica
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.event_subscriber
+FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
+CREATE TRIGGER table_written AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON queue_jobs.defined_limit
 FOR EACH STATEMENT EXECUTE FUNCTION queue_jobs_internal.table_written();
 
 CREATE FUNCTION queue_jobs_internal.guard_table() RETURNS trigger

@@ -90,6 +90,8 @@ COMMENT ON COLUMN queue_jobs.worker.if_waiting IS 'what becomes of the job of it
 COMMENT ON COLUMN queue_jobs.worker.max_delay IS 'debounce puts no job off for longer than this; NULL: for as long as calls come';
 COMMENT ON COLUMN queue_jobs.worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.worker.aliases IS 'its former names: jobs that were enqueued by them, or are, are its own';
+COMMENT ON COLUMN queue_jobs.worker.limits IS 'names of the limits that its jobs count under, with those of other workers';
+COMMENT ON COLUMN queue_jobs.worker.limit_cost IS 'args key whose value is what a job counts for in these; NULL: 1';
 COMMENT ON COLUMN queue_jobs.worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
 COMMENT ON COLUMN queue_jobs.worker.encrypt_result IS 'the results of its jobs are stored as ciphertext';
 
@@ -151,6 +153,14 @@ COMMENT ON COLUMN queue_jobs.schedule.starts_at IS 'no tick is before; NULL: no 
 COMMENT ON COLUMN queue_jobs.schedule.ends_at IS 'no tick is after; NULL: no such bound';
 COMMENT ON COLUMN queue_jobs.schedule.jitter IS 'a tick''s job is due at random within that time after the tick; NULL: at the tick';
 COMMENT ON COLUMN queue_jobs.schedule.queue IS 'where its jobs wait; NULL: in the worker''s queue';
+COMMENT ON COLUMN queue_jobs.named_limit.name IS 'name of the limit';
+COMMENT ON COLUMN queue_jobs.named_limit.owner IS 'the role that defined it';
+COMMENT ON COLUMN queue_jobs.named_limit.max_running IS 'how much of it jobs that run at once may take; NULL: it does not count them';
+COMMENT ON COLUMN queue_jobs.named_limit.rate IS 'how much of it starts may take in any interval as long as the period; NULL: it does not count them';
+COMMENT ON COLUMN queue_jobs.named_limit.period IS 'the interval for rate';
+COMMENT ON COLUMN queue_jobs.named_limit.running IS 'what jobs that run have taken; NULL without max_running';
+COMMENT ON COLUMN queue_jobs.named_limit.used IS 'what was taken in the last period; NULL without rate, and on a standby';
+COMMENT ON COLUMN queue_jobs.named_limit.closed_until IS 'no job that needs it begins before; NULL: it is open';
 COMMENT ON COLUMN queue_jobs.event_subscription.event IS 'name of the event; order.*: all whose names begin with order and a dot; *: all';
 COMMENT ON COLUMN queue_jobs.event_subscription.worker IS 'the worker that gets a job of each';
 COMMENT ON COLUMN queue_jobs.event_subscription.owner IS 'the role that subscribed it: whose jobs they are';

@@ -82,6 +82,11 @@ GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
 GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
 GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
 
+-- Limits: closed, opened and consumed by roles that may enqueue for a worker that has them.
+GRANT EXECUTE ON FUNCTION queue_jobs.define_limit, queue_jobs.drop_limit TO queue_jobs_define;
+GRANT EXECUTE ON FUNCTION queue_jobs.consume_limit, queue_jobs.close_limit, queue_jobs.open_limit TO queue_jobs_define, queue_jobs_enqueue;
+GRANT SELECT ON queue_jobs.named_limit TO queue_jobs_define, queue_jobs_enqueue, queue_jobs_read;
+
 -- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
 GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
     queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,

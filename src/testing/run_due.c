@@ -310,6 +310,7 @@ worker_of_test(const Lane *lane)
 	Worker	   *worker = registry_worker_copy(lane->worker);
 
 	worker->rate_limit = 0;
+	worker->limits = NULL;
 	worker->data_consistency = CONSISTENCY_ALWAYS;
 	return worker;
 }

@@ -99,6 +99,12 @@ GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
 GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
 GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
 
+REVOKE ALL ON FUNCTION queue_jobs.define_limit, queue_jobs.drop_limit, queue_jobs.consume_limit, queue_jobs.close_limit, queue_jobs.open_limit FROM PUBLIC;
+REVOKE ALL ON queue_jobs.named_limit FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.define_limit, queue_jobs.drop_limit TO queue_jobs_define;
+GRANT EXECUTE ON FUNCTION queue_jobs.consume_limit, queue_jobs.close_limit, queue_jobs.open_limit TO queue_jobs_define, queue_jobs_enqueue;
+GRANT SELECT ON queue_jobs.named_limit TO queue_jobs_define, queue_jobs_enqueue, queue_jobs_read;
+
 REVOKE ALL ON FUNCTION queue_jobs.pause_schedule, queue_jobs.resume_schedule, queue_jobs.run_missed FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.pause_schedule, queue_jobs.resume_schedule, queue_jobs.run_missed TO queue_jobs_define;
 REVOKE ALL ON FUNCTION queue_jobs.next_runs FROM PUBLIC;
