@@ -162,6 +162,7 @@ INSERT INTO stated VALUES
     ('fail', 'refused', $q$SELECT queue_jobs.fail(%1$s, 1, 'no')$q$),
     ('snooze', 'refused', $q$SELECT queue_jobs.snooze(%1$s, 1, '1 hour')$q$),
     ('continue_at', 'refused', $q$SELECT queue_jobs.continue_at(%1$s, 1, '1')$q$),
+    ('report', 'refused', $q$SELECT queue_jobs.report(%1$s, 1, 0.5)$q$),
     ('save_step', 'refused', $q$SELECT queue_jobs.save_step(%1$s, 1, 'a', '1')$q$),
     ('wait_for_signal', 'refused', $q$SELECT queue_jobs.wait_for_signal(%1$s, 1, 'a', NULL)$q$),
     ('complete_many', 'refused', $q$SELECT queue_jobs.complete_many('{%1$s}', '{1}')$q$),
@@ -222,6 +223,7 @@ INSERT INTO stated VALUES
     ('retry_in', 'no run', $q$SELECT queue_jobs.retry_in('1 s')$q$),
     ('snooze_me', 'no run', $q$SELECT queue_jobs.snooze_me('1 s')$q$),
     ('continue_at', 'no run', $q$SELECT queue_jobs.continue_at('1')$q$),
+    ('report', 'no run', $q$SELECT queue_jobs.report(0.5)$q$),
     ('signal_payload', 'no run', $q$SELECT queue_jobs.signal_payload('a')$q$),
     ('wait_for_signal', 'no run', $q$SELECT queue_jobs.wait_for_signal('a')$q$),
     ('step', 'no run', $q$SELECT queue_jobs.step('a', 'SELECT 1')$q$),
@@ -247,9 +249,12 @@ SET LOCAL client_min_messages = error;
 SELECT function, touches, helper.outcome_of(format(statement, :held, :waits, :dead, :lot)) AS outcome FROM stated ORDER BY touches COLLATE "C", function COLLATE "C", statement COLLATE "C";
 ROLLBACK;
 SET ROLE regress_one;
+\set VERBOSITY sqlstate
 CALL queue_jobs.await_job(:held, '1 s');
 CALL queue_jobs.await_batch(:lot, '1 s');
+CALL queue_jobs.await_progress(:held);
 CALL queue_jobs.checkpoint('1');
+\set VERBOSITY default
 CALL queue_jobs.wait_for_jobs('{work of another}', '0');
 CALL queue_jobs.wait_for_replay('0/1', '1 s');
 RESET ROLE;
