@@ -100,10 +100,11 @@ queue_jobs_report(PG_FUNCTION_ARGS)
 static bool
 find_report(FunctionCallInfo fcinfo, MadeReport *found)
 {
-	return report_find(PG_GETARG_INT64(0), PG_GETARG_INT32(1), found) && lane_owner_is_mine(found->owner);
+	return report_find(PG_GETARG_INT64(0), PG_GETARG_TIMESTAMPTZ(1), PG_GETARG_INT32(2), found) &&
+		lane_owner_is_mine(found->owner);
 }
 
-/* reported_progress(job, attempt, stored): "stored" unless a run beyond that attempt has reported */
+/* reported_progress(job, created_at, attempt, stored): "stored" unless a run beyond that attempt has reported */
 Datum
 queue_jobs_reported_progress(PG_FUNCTION_ARGS)
 {
@@ -111,16 +112,16 @@ queue_jobs_reported_progress(PG_FUNCTION_ARGS)
 
 	if (!find_report(fcinfo, &found))
 	{
-		if (PG_ARGISNULL(2))
+		if (PG_ARGISNULL(3))
 			PG_RETURN_NULL();
-		PG_RETURN_DATUM(PG_GETARG_DATUM(2));
+		PG_RETURN_DATUM(PG_GETARG_DATUM(3));
 	}
 	if (!found.report.has_progress)
 		PG_RETURN_NULL();
 	PG_RETURN_FLOAT8(found.report.progress);
 }
 
-/* reported_message(job, attempt, stored): the same of the message */
+/* reported_message(job, created_at, attempt, stored): the same of the message */
 Datum
 queue_jobs_reported_message(PG_FUNCTION_ARGS)
 {
@@ -128,9 +129,9 @@ queue_jobs_reported_message(PG_FUNCTION_ARGS)
 
 	if (!find_report(fcinfo, &found))
 	{
-		if (PG_ARGISNULL(2))
+		if (PG_ARGISNULL(3))
 			PG_RETURN_NULL();
-		PG_RETURN_DATUM(PG_GETARG_DATUM(2));
+		PG_RETURN_DATUM(PG_GETARG_DATUM(3));
 	}
 	if (!found.report.has_message)
 		PG_RETURN_NULL();

@@ -166,13 +166,15 @@ report_make(const Job *job, Oid owner, bool goes_on, const Report *said)
 	bucket = bucket_of(job->id);
 	SpinLockAcquire(&bucket->mutex);
 	place = place_of(bucket, job->id);
-	if (place < 0 || bucket->places[place].attempt < job->attempt)
+	if (place < 0 || bucket->places[place].attempt < job->attempt ||
+		bucket->places[place].created_at != job->created_at)
 	{
 		if (place < 0)
 			place = take_place(bucket, job->id);
 		bucket->places[place] = (MadeReport)
 		{
-			.database = MyDatabaseId, .owner = owner, .attempt = job->attempt, .report = begin
+			.database = MyDatabaseId, .owner = owner, .created_at = job->created_at,
+			.attempt = job->attempt, .report = begin
 		};
 		changed = true;
 	}
@@ -189,7 +191,7 @@ report_make(const Job *job, Oid owner, bool goes_on, const Report *said)
 }
 
 bool
-report_find(int64 job, int32 attempt, MadeReport *found)
+report_find(int64 job, TimestampTz created_at, int32 attempt, MadeReport *found)
 {
 	ReportBucket *bucket;
 	int			place;
@@ -199,7 +201,8 @@ report_find(int64 job, int32 attempt, MadeReport *found)
 	bucket = bucket_of(job);
 	SpinLockAcquire(&bucket->mutex);
 	place = place_of(bucket, job);
-	if (place >= 0 && bucket->places[place].attempt > attempt)
+	if (place >= 0 && bucket->places[place].attempt > attempt &&
+		bucket->places[place].created_at == created_at)
 		*found = bucket->places[place];
 	else
 		place = -1;
@@ -224,7 +227,7 @@ report_add(Job *job, const Report *said)
 static bool
 copy_report(Job *job, MadeReport *found)
 {
-	if (!report_find(job->id, job->attempt - 1, found))
+	if (!report_find(job->id, job->created_at, job->attempt - 1, found))
 		return false;
 	job->has_progress = false;
 	job->message = NULL;

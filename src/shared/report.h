@@ -32,6 +32,7 @@ typedef struct MadeReport
 {
 	Oid			database;
 	Oid			owner;			/* of the job: who may see it */
+	TimestampTz created_at;		/* the job's: another job has its id after DROP EXTENSION */
 	int32		attempt;		/* counts the run */
 	int			pid;			/* of the process that reported last */
 	Report		report;
@@ -51,7 +52,7 @@ extern void report_set_message(Report *report, const char *text);
 extern bool report_make(const Job *job, Oid owner, bool goes_on, const Report *said);
 
 /* Finds the report of a run of the job beyond the attempt. Returns false if there is none. */
-extern bool report_find(int64 job, int32 attempt, MadeReport *found);
+extern bool report_find(int64 job, TimestampTz created_at, int32 attempt, MadeReport *found);
 
 /* Writes the report of the job's present run, if it has made one, into the job. */
 extern void report_copy(Job *job);

@@ -73,14 +73,14 @@ LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_opaq
 COMMENT ON FUNCTION queue_jobs_internal.opaque(anyelement) IS
 'The value. Around a column of a view it keeps the planner from estimating by the statistics of all roles'' rows what EXPLAIN then shows.';
 
-CREATE FUNCTION queue_jobs_internal.reported_progress(job bigint, attempt integer, stored double precision) RETURNS double precision
+CREATE FUNCTION queue_jobs_internal.reported_progress(job bigint, created_at timestamptz, attempt integer, stored double precision) RETURNS double precision
 LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reported_progress';
-COMMENT ON FUNCTION queue_jobs_internal.reported_progress(bigint, integer, double precision) IS
+COMMENT ON FUNCTION queue_jobs_internal.reported_progress(bigint, timestamptz, integer, double precision) IS
 'What a run of the job beyond that attempt has said by report(), before its transaction commits; without such a run, or for another role''s job, what is stored.';
 
-CREATE FUNCTION queue_jobs_internal.reported_message(job bigint, attempt integer, stored text) RETURNS text
+CREATE FUNCTION queue_jobs_internal.reported_message(job bigint, created_at timestamptz, attempt integer, stored text) RETURNS text
 LANGUAGE C STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_reported_message';
-COMMENT ON FUNCTION queue_jobs_internal.reported_message(bigint, integer, text) IS 'The same of the message.';
+COMMENT ON FUNCTION queue_jobs_internal.reported_message(bigint, timestamptz, integer, text) IS 'The same of the message.';
 
 CREATE FUNCTION queue_jobs_internal.clock() RETURNS timestamptz
 LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'queue_jobs_clock';
@@ -160,10 +160,10 @@ SELECT j.id,
        queue_jobs_internal.opaque(j.lease_until) AS lease_until,
        queue_jobs_internal.opaque(CASE WHEN j.callback IS NULL THEN j.batch END) AS batch,
        queue_jobs_internal.opaque(j.cursor) AS cursor,
-       queue_jobs_internal.opaque(queue_jobs_internal.reported_progress(j.id, j.attempt - (j.lease IS NOT NULL)::pg_catalog.int4, j.progress)) AS progress,
+       queue_jobs_internal.opaque(queue_jobs_internal.reported_progress(j.id, j.created_at, j.attempt - (j.lease IS NOT NULL)::pg_catalog.int4, j.progress)) AS progress,
        queue_jobs_internal.opaque(CASE WHEN j.options IS NOT NULL THEN (SELECT pg_catalog.array_agg(t.tag ORDER BY t.n)
                                                                 FROM pg_catalog.jsonb_array_elements_text(j.options OPERATOR(pg_catalog.->) 'tags') WITH ORDINALITY t (tag, n)) END) AS tags,
-       queue_jobs_internal.opaque(queue_jobs_internal.reported_message(j.id, j.attempt - (j.lease IS NOT NULL)::pg_catalog.int4, j.message)) AS message
+       queue_jobs_internal.opaque(queue_jobs_internal.reported_message(j.id, j.created_at, j.attempt - (j.lease IS NOT NULL)::pg_catalog.int4, j.message)) AS message
   FROM queue_jobs_internal.live_job_now j
   LEFT JOIN queue_jobs.defined_worker w ON w.name = j.worker
  WHERE queue_jobs_internal.may_see(j.lane) AND pg_catalog.pg_has_role(j.owner, 'USAGE');

@@ -324,6 +324,22 @@ $test->query('ROLLBACK');
 is(sql(q{SELECT queue_jobs.assert_idempotent('copies', '{"end": "ok"}')}, 'alice'), '', 'assert_idempotent() of a handler that reports');
 like(error_of('SELECT queue_jobs.report(0.5)', 'alice'), qr/55000/, 'no job runs here');
 
+# ---- another extension ----
+
+# Its jobs have the ids of those that were there before.
+sql('CREATE DATABASE other');
+my $other = in_background($node, db => 'other');
+for my $report ('0.5', '')
+{
+	$other->query('CREATE EXTENSION queue_jobs');
+	$other->query(q{SELECT queue_jobs.define_worker('outside'), queue_jobs.enqueue('outside')});
+	$other->query(q{SELECT queue_jobs.report(id, attempt, 0.5) FROM queue_jobs.claim('me', '{outside}')}) if $report;
+	is($other->query('SELECT id, progress FROM queue_jobs.job'), "1|$report", $report ? 'the first job of an extension reports' : '… and the first one of the next has reported nothing');
+	$other->query('DROP EXTENSION queue_jobs CASCADE');
+	is($other->error =~ /ERROR/ ? $other->error : '', '', '… which is dropped');
+}
+$other->quit;
+
 # ---- many ----
 
 sql(q{CREATE FUNCTION many() RETURNS void LANGUAGE sql AS $$SELECT count(queue_jobs.report(n, 'row ' || n)) FROM generate_series(1, 100000) n$$});
