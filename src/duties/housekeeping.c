@@ -189,7 +189,7 @@ move_awaited(ItemPointer from, ItemPointer to)
 
 /* Begins to count. */
 static void
-count_begin(DeadTrim *trim)
+begin_counts(DeadTrim *trim)
 {
 	HASHCTL		info = {.keysize = sizeof(CrowdKey), .entrysize = sizeof(Crowd)};
 
@@ -249,7 +249,7 @@ array_of(const Datum *values, int count, Oid type)
 
 /* Finds which workers and owners have too many. */
 static void
-count_end(DeadTrim *trim)
+choose_crowded(DeadTrim *trim)
 {
 	MemoryContext old = MemoryContextSwitchTo(trim->context);
 	Datum	   *workers = palloc(Max(hash_get_num_entries(trim->crowds), 1) * sizeof(Datum));
@@ -278,7 +278,7 @@ count_end(DeadTrim *trim)
 
 /* The latest comes first. */
 static int
-compare_deaths(const void *a, const void *b)
+compare_death_places(const void *a, const void *b)
 {
 	const DeathPlace *x = a;
 	const DeathPlace *y = b;
@@ -292,7 +292,7 @@ compare_deaths(const void *a, const void *b)
 static void
 keep_latest(Crowd *crowd)
 {
-	qsort(crowd->latest, crowd->count, sizeof(DeathPlace), compare_deaths);
+	qsort(crowd->latest, crowd->count, sizeof(DeathPlace), compare_death_places);
 	crowd->count = Min(crowd->count, (int64) queue_jobs_max_dead_jobs + 1);
 }
 
@@ -346,7 +346,7 @@ rank_dead(DeadTrim *trim, TimestampTz now, ItemPointer from, ItemPointer to)
  * since the count.
  */
 static void
-rank_end(DeadTrim *trim)
+choose_first_to_go(DeadTrim *trim)
 {
 	MemoryContext old = MemoryContextSwitchTo(trim->context);
 	int			count = list_length(trim->crowded);
@@ -424,7 +424,7 @@ trim_dead_next(DeadTrim *trim, TimestampTz now)
 		case TRIM_MOVES:
 			if (table_walk_next(&trim->walk, &from, &to))
 				return move_awaited(&from, &to);
-			count_begin(trim);
+			begin_counts(trim);
 			trim->phase = TRIM_COUNTS;
 			return 0;
 		case TRIM_COUNTS:
@@ -432,7 +432,7 @@ trim_dead_next(DeadTrim *trim, TimestampTz now)
 				count_dead(trim, now, &from, &to);
 			else
 			{
-				count_end(trim);
+				choose_crowded(trim);
 				trim->phase = TRIM_RANKS;
 			}
 			return 0;
@@ -441,7 +441,7 @@ trim_dead_next(DeadTrim *trim, TimestampTz now)
 				rank_dead(trim, now, &from, &to);
 			else
 			{
-				rank_end(trim);
+				choose_first_to_go(trim);
 				trim->phase = TRIM_REMOVES;
 			}
 			return 0;
