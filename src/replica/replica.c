@@ -26,7 +26,6 @@
 #include "replica.h"
 #include "replica_connection.h"
 #include "shared.h"
-#include "storage/latch.h"
 #include "subtransaction.h"
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
@@ -35,7 +34,6 @@
 #define NEWS_LAST (10 * USECS_PER_SEC)
 #define NEWS_FRESH INT64CONST(20000)	/* microseconds for which no process asks for newer ones */
 #define NEWS_AWAITED INT64CONST(200000) /* microseconds at most that a claimant waits for them */
-#define NEWS_POLL 2				/* milliseconds */
 
 /* ---- which there are ---- */
 
@@ -170,18 +168,17 @@ replica_await_news(void)
 	static TimestampTz not_before = DT_NOBEGIN;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz until = now + NEWS_AWAITED;
+	int64		left;
 
 	if (!shared_present() || (now < not_before && not_before - now <= USECS_PER_SEC) ||
 		!news_missing(now - NEWS_FRESH))
 		return;
 	replica_request_news();
-	while (news_missing(now) && GetCurrentTimestamp() < until)
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NEWS_POLL,
-						 QjWaitEvent(&wait_event, "QueueJobsReplicaNews"));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
+	ConditionVariablePrepareToSleep(replica_heard());
+	while (news_missing(now) && (left = until - GetCurrentTimestamp()) > 0)
+		(void) ConditionVariableTimedSleep(replica_heard(), (long) (left / 1000 + 1),
+										   QjWaitEvent(&wait_event, "QueueJobsReplicaNews"));
+	ConditionVariableCancelSleep();
 	if (news_missing(now))
 		not_before = GetCurrentTimestamp() + USECS_PER_SEC;
 }

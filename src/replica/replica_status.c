@@ -14,6 +14,7 @@
 #define LONGEST_REST 60			/* seconds for which a replica that failed is left alone */
 
 static ReplicaSlot *slots = NULL;
+static ConditionVariable *heard = NULL;	/* see replica_heard() */
 
 /* Initializes the slots. */
 static void
@@ -23,10 +24,24 @@ initialize_slots(void *area)
 		SpinLockInit(&slots[i].mutex);
 }
 
+/* Initializes what processes that want news sleep on. */
+static void
+initialize_heard(void *area)
+{
+	ConditionVariableInit(area);
+}
+
 void
 replicas_init(void)
 {
 	shared_add_area(REPLICA_SLOTS * sizeof(ReplicaSlot), (void **) &slots, initialize_slots);
+	shared_add_area(sizeof(ConditionVariable), (void **) &heard, initialize_heard);
+}
+
+ConditionVariable *
+replica_heard(void)
+{
+	return heard;
 }
 
 /* Returns the slot of a replica of this database, or NULL. */
@@ -174,6 +189,7 @@ replica_seen(const char *name, const ReplicaPosition *position)
 	slot->failures = 0;
 	slot->not_before = NO_TIME;
 	replica_unlock(slot);
+	ConditionVariableBroadcast(heard);
 }
 
 /* "length" of the error, cut where a character ends, is reckoned before the slot is locked. */
@@ -209,6 +225,7 @@ replica_failed(const char *name, ReplicaState state, const char *error, bool all
 		slot->failures++;
 	}
 	replica_unlock(slot);
+	ConditionVariableBroadcast(heard);
 }
 
 void
@@ -222,6 +239,7 @@ replica_note_error(const char *name, const char *error)
 		return;
 	set_error(slot, error, length, now);
 	replica_unlock(slot);
+	ConditionVariableBroadcast(heard);
 }
 
 void

@@ -8,6 +8,7 @@
 
 #include "access/xlogdefs.h"
 #include "job.h"
+#include "storage/condition_variable.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
@@ -78,6 +79,9 @@ extern void replica_failed(const char *name, ReplicaState state, const char *err
 
 /* Something went wrong there that does not count against it. */
 extern void replica_note_error(const char *name, const char *error);
+
+/* Returns on what a process sleeps that wants news of replicas: each of these notes wakes it. */
+extern ConditionVariable *replica_heard(void);
 
 /* Notes that the replica has served a job. */
 extern void replica_served(const char *name);
