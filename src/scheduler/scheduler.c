@@ -663,13 +663,17 @@ turn(void *present)
 	in_turn = false;
 }
 
-/* Nothing to do now, and nothing due within the idle time. */
+/*
+ * Nothing to do now, and nothing due within the idle time. The next scheduler would begin a look at the
+ * history that is under way from its beginning, and might not come to its end either.
+ */
 static bool
 may_leave(TimestampTz now, TimestampTz last_busy)
 {
 	int64		idle = (int64) queue_jobs_idle_timeout * 1000;
 
-	return !demand.busy && !demand.attended && now - last_busy >= idle && next_duty() - now > idle;
+	return !demand.busy && !demand.attended && !history_left && now - last_busy >= idle &&
+		next_duty() - now > idle;
 }
 
 /*
@@ -691,7 +695,8 @@ makes_room(TimestampTz now)
 static bool
 makes_way_for_others(TimestampTz now)
 {
-	if (only_looks && !demand.busy && !demand.attended && next_duty() - now > START_IS_WORTH)
+	if (only_looks && !demand.busy && !demand.attended && !history_left &&
+		next_duty() - now > START_IS_WORTH)
 		return true;
 	return (own_slot->make_way || schedulers_crowded()) && !demand.unserved &&
 		next_turn - now > START_IS_WORTH;

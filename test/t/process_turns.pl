@@ -250,7 +250,7 @@ wait_until($node, "SELECT ($dead) = 10");
 is(sql($latest), $stay, 'the latest dead jobs stay');
 is(sql(q{SELECT sum(value) FROM queue_jobs.metric WHERE name = 'queue_jobs_dead_removed_total' AND labels ->> 'worker' = 'dies'}), $many - 9, 'all that were removed are counted');
 
-# The same of what jobs that are gone have left behind.
+# The same of what jobs that are gone have left behind. The scheduler, whose idle time is over after the first piece, stays until all of it has gone.
 sql('ALTER DATABASE postgres SET queue_jobs.run = off');
 wait_for_no_processes($node, 'postgres');
 sql(<<"SQL");
@@ -258,6 +258,7 @@ INSERT INTO queue_jobs.claimed_slot SELECT i, 1000000000 + i, 1 FROM generate_se
 INSERT INTO queue_jobs.saved_step SELECT 1000000000 + i, 'step', to_jsonb(i) FROM generate_series(1, $many) AS i;
 INSERT INTO queue_jobs.latest_call SELECT i, NULL, 1, 1000000000 + i, 1, 0, to_jsonb(i) FROM generate_series(1, $many) AS i;
 SQL
+sql(q{ALTER SYSTEM SET queue_jobs.idle_timeout = '1ms'});
 my @leftovers = ('claimed_slot', 'saved_step', 'latest_call');
 my $leftovers = 'SELECT ' . join(' + ', map { "(SELECT count(*) FROM queue_jobs.$_)" } @leftovers);
 $node->restart;
@@ -285,6 +286,7 @@ foreach my $table (@leftovers)
 go_on('leftovers_trimmed');
 wait_until($node, "SELECT ($leftovers) = 0");
 pass('all of them go');
+sql('ALTER SYSTEM RESET queue_jobs.idle_timeout');
 
 # What the scheduler has not looked at is found after a crash, of each role some.
 sql("SELECT count(queue_jobs.new_batch()) FROM generate_series(1, $many)", 'alice');
