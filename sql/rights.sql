@@ -209,6 +209,7 @@ INSERT INTO stated VALUES
     ('publish', 'all', $q$SELECT count(*) FROM queue_jobs.publish('of.another')$q$),
     ('pause', 'all', $q$SELECT count(queue_jobs.pause('work of another')) FROM generate_series(1, 1)$q$),
     ('resume', 'all', $q$SELECT count(queue_jobs.resume('work of another')) FROM generate_series(1, 1)$q$),
+    ('close_breaker', 'all', $q$SELECT queue_jobs.close_breaker('work of another')$q$),
     ('set_routing', 'all', $q$SELECT count(queue_jobs.set_routing('[]')) FROM generate_series(1, 1)$q$),
     ('set_flag', 'all', $q$SELECT count(queue_jobs.set_flag('flag of another', 0)) FROM generate_series(1, 1)$q$),
     ('reset_statistics', 'all', $q$SELECT count(queue_jobs.reset_statistics('work of another')) FROM generate_series(1, 1)$q$),

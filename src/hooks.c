@@ -9,6 +9,7 @@
 
 #include "access/xact.h"
 #include "batch_member.h"
+#include "breaker.h"
 #include "catalog.h"
 #include "current_job.h"
 #include "exclusive_commands.h"
@@ -51,6 +52,7 @@ static void (*const transaction_end[]) (XactEvent event) = {
 	exclusive_commands_transaction_end,
 	live_counts_transaction_end,	/* before others see what is counted */
 	statistics_transaction_end,
+	breakers_transaction_end,	/* before the trial's slot is free */
 	member_ranges_transaction_end,
 	waiting_transaction_end,
 	batch_deaths_transaction_end,

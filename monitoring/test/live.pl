@@ -256,6 +256,7 @@ sub sql { my ($sql) = @_; return sub { $node->safe_psql('postgres', $sql) } }
 
 test_alert('QueueJobsLateHighUrgency', sql(q{SELECT queue_jobs.enqueue('urgent')}), sql(q{SELECT queue_jobs.complete(id, attempt) FROM queue_jobs.claim('test', '{urgent}')}));
 test_alert('QueueJobsLateLowUrgency', sql(q{SELECT queue_jobs.enqueue('unhurried')}), sql(q{SELECT queue_jobs.pause('unhurried')}));
+test_alert('QueueJobsBroken', sql(q{SELECT queue_jobs.define_worker('breaks', 'public.fails', break_after => 1, break_for => '1 hour'); SELECT queue_jobs.enqueue('breaks', '{"n": 0}')}), sql(q{SELECT queue_jobs.close_breaker('breaks')}));
 test_alert('QueueJobsDead', sub { }, sub { }, meanwhile => sql(q{SELECT queue_jobs.enqueue('dies', '{"n": 0}')}));
 test_alert('QueueJobsDeadExternalDependencies', sub { }, sub { }, meanwhile => sql(q{SELECT queue_jobs.enqueue('dies outside', '{"n": 0}')}));
 

@@ -400,7 +400,10 @@ note_claim(Start *start)
 	const Claim *claim = start->argument;
 
 	if (claim->lapsed)
+	{
 		statistics_add_lost_run(start->candidate->worker, true);
+		limit_run_ended(start->candidate->worker, start->job, start->job->attempt - 1, true);
+	}
 	lost_claim_note(start->job);
 	test_point("job_claimed");
 }

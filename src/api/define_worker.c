@@ -9,6 +9,7 @@
 
 #include "access/xact.h"
 #include "arguments.h"
+#include "breaker.h"
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
@@ -46,6 +47,8 @@ PG_FUNCTION_INFO_V1(queue_jobs_enable_worker);
 #define LONGEST_TTL (INT64CONST(3650) * USECS_PER_DAY)
 #define MAX_WEIGHT 1000
 #define MAX_WAITING 1000000000
+#define MAX_BREAK_AFTER 1000000
+#define DEFAULT_BREAK_FOR USECS_PER_MINUTE	/* as define_worker() has it */
 
 /* A parameter's number, a column's, and both of an option that is stored as it is. */
 #define ARG(name) Arg_define_worker_##name
@@ -364,6 +367,24 @@ set_attributes(Definition *definition)
 	set_names(definition, OPTION(loggable_args));
 }
 
+/* Sets break_after and break_for. */
+static void
+set_breaker(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+
+	refuse_null(fcinfo, ARG(break_for), "break_for");
+	set_interval(definition, OPTION(break_for), 1000, LONGEST_BREAK,
+				 "Give an interval from 1 millisecond to 1 hour.");
+	if (set_number(definition, OPTION(break_after), 1, MAX_BREAK_AFTER) > 0)
+		shared_require("break_after");
+	else if (interval_microseconds(PG_GETARG_INTERVAL_P(ARG(break_for))) != DEFAULT_BREAK_FOR)
+		refuse_combination("break_for needs break_after",
+						   psprintf("break_for is %s, and break_after is NULL.",
+									given_interval(fcinfo, ARG(break_for))),
+						   "Give after how many failures in a row no job is to begin for so long.");
+}
+
 /* Limits on how many jobs run at once, and start in a time. */
 static void
 set_limits(Definition *definition)
@@ -374,6 +395,7 @@ set_limits(Definition *definition)
 
 	(void) set_number(definition, OPTION(max_running_jobs), 1, MAX_CONCURRENCY);
 	(void) set_number(definition, OPTION(max_waiting), 1, MAX_WAITING);
+	set_breaker(definition);
 	set_interval(definition, OPTION(rate_period), 1000, LONGEST_PERIOD,
 				 "Give an interval from 1 millisecond to 365 days.");
 	if (limited && PG_ARGISNULL(ARG(concurrency_key)))
@@ -852,6 +874,8 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 		worker_tell_reset(fcinfo, name, before);
 	store(&definition, name);
 	keep_disabled(name, aliases);
+	if (existing == NULL && aliases == NIL)
+		(void) breaker_close(lane_name_hash(name)); /* of a worker of that name that was dropped */
 	if (!PG_ARGISNULL(ARG(remaining_work)))
 		capacity_forget(name);
 	warn_if_not_kept_up(&definition, name, definer);

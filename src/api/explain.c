@@ -515,6 +515,15 @@ check_limits(const Subject *subject, Reasons *reasons)
 	if (subject->worker == NULL || !limit_any(subject->worker) || !knows_processes())
 		return;
 	limit_look(subject->table, job, subject->worker, &state);
+	if (state.broken)
+		add_reason(reasons, REASON_BROKEN,
+				   psprintf("worker \"%s\" is broken: %d failures in a row", subject->worker->name,
+							state.failures),
+				   state.broken_until != NO_TIME
+					   ? psprintf("the next job is tried at %s", time_text(state.broken_until))
+					   : psprintf("a job is being tried by %s", state.holders));
+	if (enough(reasons))
+		return;
 	if (state.worker_full || state.key_full || is_parked(job))
 		add_reason(reasons, REASON_LIMIT,
 				   state.worker_full || !is_parked(job)

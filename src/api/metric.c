@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "breaker.h"
 #include "catalog.h"
 #include "compat.h"
 #include "funcapi.h"
@@ -16,6 +17,8 @@
 #include "lane_jobs.h"
 #include "metric.h"
 #include "miscadmin.h"
+#include "park.h"
+#include "registry.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
@@ -511,6 +514,17 @@ put_runs(MetricRows *rows, const MeteredWorker *worker)
 		put_histogram(rows, histograms[i].name, histograms[i].help, labels, &totals.times[i]);
 }
 
+/* Adds whether the worker is broken, if it can be. */
+static void
+put_broken(MetricRows *rows, const MeteredWorker *worker)
+{
+	const Worker *definition = registry_worker(worker->name);
+
+	if (definition != NULL && definition->break_after > 0)
+		put_gauge(rows, "queue_jobs_broken", "Whether too many jobs of a worker with break_after have failed in a row, so that none begins: 1 or 0.",
+				  &worker->labels, breaker_look(limit_breaker(definition)).state != BREAKER_CLOSED);
+}
+
 /* Adds the samples of a worker. */
 static void
 put_worker(MetricRows *rows, const MeteredWorker *worker)
@@ -521,6 +535,7 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 	put_counter(rows, "queue_jobs_duplicates_total", "Calls that added no job: one of their key stood for them, or was changed (if_waiting).", labels, (double) worker->dropped);
 	put_counter(rows, "queue_jobs_merged_total", "Duplicates that were removed when another job of the same key started.", labels, (double) worker->merged);
 	put_gauge(rows, "queue_jobs_disabled", "Whether disable_worker() has switched the worker off: 1 or 0.", labels, worker->disabled);
+	put_broken(rows, worker);
 	if (worker->max_running == 0)
 		return;
 	put_gauge(rows, "queue_jobs_limit_running", "Jobs that run, of a worker with max_running_jobs.",

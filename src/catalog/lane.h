@@ -51,7 +51,7 @@ extern List *lane_siblings(const Lane *lane);
 extern List *lane_of_worker(const char *worker, const char *queue);
 extern List *lane_all(void);
 
-/* The lanes of a worker, by all of its names, that the role owns, in all queues; in the current memory context. */
+/* The role's lanes of a worker, by all of its names, in all queues; in the current memory context. */
 extern List *lanes_of_owner(const Worker *worker, Oid owner);
 
 /* Whether any lane is of that queue. */

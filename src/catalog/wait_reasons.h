@@ -69,6 +69,8 @@ WAIT_REASON(NO_POOL, "no_pool", check_pools, OF_LANE,
 /* Reasons that a start would meet (admission.h). */
 WAIT_REASON(ENCRYPTION_KEY, "encryption_key", check_encryption, OF_JOB,
 			"Let the command of \"queue_jobs.encryption_key_command\" print the key; processes look again by themselves.")
+WAIT_REASON(BROKEN, "broken", check_limits, OF_LIMITS,
+			"Mend what fails. queue_jobs.close_breaker() has all jobs begin at once.")
 WAIT_REASON(LIMIT, "limit", check_limits, OF_LIMITS,
 			"Define the worker with another max_running_jobs or concurrency_limit, or its limit with more, or wait for the jobs that run.")
 WAIT_REASON(RATE_LIMIT, "rate_limit", check_limits, OF_LIMITS,

@@ -75,6 +75,8 @@ WORKER_COLUMN(aliases, tags)			/* its former names, one a line, the latest first
 WORKER_COLUMN(limits, keys)				/* names of limits that it shares (named_limit.h), one a line; or NULL */
 WORKER_COLUMN(limit_cost, text)			/* args key of what a job counts for in these; NULL: 1 */
 WORKER_COLUMN(max_waiting, integer)		/* jobs of one role that wait; 0: no limit */
+WORKER_COLUMN(break_after, integer)		/* failures in a row that open its breaker; 0: it has none */
+WORKER_COLUMN(break_for, microseconds)
 ROW_COLUMN(pending, text)				/* SQL condition on the record */
 ROW_COLUMN(remaining_work, text)		/* query */
 ROW_COLUMN(search_path, text)			/* for the names in these; see worker_search_path() */

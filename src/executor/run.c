@@ -259,6 +259,8 @@ keep_holds(Start *start)
 		hold_through_commits(run->job.id, holds_key ? run->job.dedup_hash : 0, start->limits.worker_slot,
 							 start->limits.key_slot);
 		hold_slots_through_commits(start->limits.slots, start->limits.slot_count);
+		if (start->limits.trial_slot != 0)
+			hold_slots_through_commits(&start->limits.trial_slot, 1);
 	}
 	test_point("job_taken");
 }

@@ -158,7 +158,10 @@ has_work(Run *run, bool lock, volatile RunEnd *end)
 	if (state == RECORD_UNKNOWN)
 		*end = RUN_INTERRUPTED;
 	else if (state == RECORD_NOT_PENDING)
+	{
 		run->result = jsonb_parse("\"skipped\"");
+		current_job.skipped = true;
+	}
 	return state == RECORD_PENDING;
 }
 

@@ -123,8 +123,11 @@ extern bool park_lock_try(uint64 key, bool exclusive);
  * as well, but a procedure may call pg_advisory_unlock_all(), which releases them.)
  */
 
-/* At most: a job, its key, two slots of its worker's limits, and those of limits that workers share. */
-#define SESSION_HOLDS (4 + MOST_SHARED_SLOTS)
+/*
+ * At most: a job, its key, two slots of its worker's limits, one of its breaker, and those of limits that
+ * workers share.
+ */
+#define SESSION_HOLDS (5 + MOST_SHARED_SLOTS)
 #define MOST_SHARED_SLOTS 256
 
 extern void session_holds_init(void);

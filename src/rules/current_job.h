@@ -25,6 +25,7 @@ typedef struct CurrentJob
 	int64		step_batch;		/* batch of the step that runs, once the handler has asked for it */
 	/* what continue_at() said last, if its cursor is not NULL; "snooze" is the delay */
 	Slice		slice;
+	bool		skipped;		/* the handler is not called, for the record has no work */
 	bool		stopped;		/* checkpoint() has ended the run, with an error */
 	int64		reported_job;	/* id of the job, once the run has reported; 0: it has not */
 	int32		reported_attempt;

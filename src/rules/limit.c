@@ -31,6 +31,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "attribute_numbers.h"
+#include "breaker.h"
 #include "catalog.h"
 #include "catalog/indexing.h"
 #include "common/hashfn.h"
@@ -169,13 +170,15 @@ limit_write_claim(const LimitHold *hold, const Job *job)
 {
 	Relation	rel;
 
-	if (hold->worker_slot == 0 && hold->key_slot == 0 && hold->slot_count == 0)
+	if (hold->worker_slot == 0 && hold->key_slot == 0 && hold->trial_slot == 0 && hold->slot_count == 0)
 		return;
 	rel = table_open(catalog_relation(REL_CLAIMED_SLOT), RowExclusiveLock);
 	if (hold->worker_slot != 0)
 		write_slot(rel, hold->worker_slot, job);
 	if (hold->key_slot != 0)
 		write_slot(rel, hold->key_slot, job);
+	if (hold->trial_slot != 0)
+		write_slot(rel, hold->trial_slot, job);
 	for (int i = 0; i < hold->slot_count; i++)
 		write_slot(rel, hold->slots[i], job);
 	table_close(rel, NoLock);
@@ -510,8 +513,10 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 		slot_lock_release(hold->key_slot);
 	if (hold->worker_slot != 0)
 		slot_lock_release(hold->worker_slot);
-	if ((hold->worker_slot != 0 || hold->key_slot != 0 || has_start || hold->slot_count + hold->rate_count > 0) &&
-		shared_refusals() != hold->refusals)
+	if (hold->trial_slot != 0)
+		slot_lock_release(hold->trial_slot);
+	if ((hold->worker_slot != 0 || hold->key_slot != 0 || hold->trial_slot != 0 || has_start ||
+		 hold->slot_count + hold->rate_count > 0) && shared_refusals() != hold->refusals)
 		wakeup_limited_now(hold->number);
 	if ((hold->key_slot != 0 || (has_start && hold->key != 0)) && park_any(table, worker, hold->key, NULL))
 		wakeup_sweep();
@@ -535,6 +540,35 @@ begin_key(LiveTable *table, const Job *job, const Worker *worker, const Refusals
 		!park_any(table, worker, hold->key, job);
 }
 
+/*
+ * Whether the worker's breaker lets the job begin. If it wants one job to be tried, takes the slot of
+ * that; the state may have changed before we had it, so the breaker is asked again. If the breaker is open,
+ * *retry_at becomes the time when it wants one.
+ */
+static bool
+begin_trial(LiveTable *table, const Job *job, const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
+{
+	uint64		breaker = limit_breaker(worker);
+	BreakerLook look = breaker_look(breaker);
+	int64		slot;
+
+	if (look.state == BREAKER_TRIAL)
+	{
+		slot = limit_trial_slot(worker);
+		if (!try_slot(table, job, slot))
+			return false;
+		look.state = breaker_try(breaker, job->id, job->attempt + 1, &look.until);
+		if (look.state == BREAKER_TRIAL)
+			hold->trial_slot = slot;
+		else
+			slot_lock_release(slot);
+	}
+	hold->broken = look.state == BREAKER_OPEN;
+	if (hold->broken)
+		*retry_at = look.until;
+	return !hold->broken;
+}
+
 /* Takes slots before starts of a rate: slots can be freed without a trace. */
 static LimitVerdict
 limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const NamedLimits *limits,
@@ -543,13 +577,19 @@ limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const NamedLi
 	LimitVerdict verdict = LIMIT_KEY;
 
 	*retry_at = NO_TIME;
-	hold->worker_slot = hold->key_slot = hold->rate.scope = 0;
+	hold->worker_slot = hold->key_slot = hold->trial_slot = hold->rate.scope = 0;
 	hold->slot_count = hold->rate_count = 0;
+	hold->broken = false;
 	hold->refusals = shared_refusals();
+	if (worker->break_after > 0 && !begin_trial(table, job, worker, hold, retry_at))
+		return LIMIT_WORKER;
 	if (worker->max_running_jobs > 0 &&
 		take_slots(table, job, worker_scope(worker), worker->max_running_jobs, 1, &worker->slot,
 				   &hold->worker_slot) == 0)
+	{
+		give_back(table, hold, worker);
 		return LIMIT_WORKER;
+	}
 	if (begin_key(table, job, worker, refusals, hold))
 	{
 		if (!begin_named(table, job, limits, limit_cost(worker, job->args), hold, retry_at))
@@ -563,14 +603,17 @@ limit_take_slots(LiveTable *table, const Job *job, Worker *worker, const NamedLi
 	return verdict;
 }
 
-/* In case a slot is freed and no process tells, the lane is looked at again after LOOK_AGAIN. */
+/*
+ * In case a slot is freed and no process tells, the lane is looked at again after LOOK_AGAIN; but no breaker
+ * opens or closes so ("broken").
+ */
 static void
-refuse_start(Refusals *refusals, const Job *job, TimestampTz retry_at)
+refuse_start(Refusals *refusals, const Job *job, TimestampTz retry_at, bool broken)
 {
 	if (!refusals->any)
 	{
 		refusals->first = job_position(job);
-		refusals->retry_at = GetCurrentTimestamp() + LOOK_AGAIN;
+		refusals->retry_at = broken ? retry_at : GetCurrentTimestamp() + LOOK_AGAIN;
 	}
 	refusals->any = true;
 	if (retry_at != NO_TIME)
@@ -597,7 +640,8 @@ refused_key_verdict(Refusals *refusals, int32 lane)
 static int
 most_holds(const Job *job, const Worker *worker)
 {
-	if (limit_any(worker))
+	if (worker->max_running_jobs > 0 || worker->concurrency_limit > 0 || worker->rate_limit > 0 ||
+		worker->limits != NULL)
 		return MAX_SLOTS;
 	return job->dedup_hash != 0 ? hold_share() : PG_INT32_MAX;
 }
@@ -639,7 +683,7 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 	*hold = (LimitHold) {0};
 	if (hold_count() >= most_holds(job, worker))
 	{
-		refuse_start(refusals, job, NO_TIME);
+		refuse_start(refusals, job, NO_TIME, false);
 		refusals->hands_full = true;
 		return LIMIT_WORKER;
 	}
@@ -649,13 +693,13 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 		hold->key = limit_key_hash(worker, job->args);
 	if (key_refused(refusals, hold->key))
 	{
-		refuse_start(refusals, job, NO_TIME);
+		refuse_start(refusals, job, NO_TIME, false);
 		return refused_key_verdict(refusals, job->lane);
 	}
 	hold->number = refusal_number(worker);
 	if (worker->limits != NULL && !find_named(job, worker, &limits, hold))
 	{
-		refuse_start(refusals, job, NO_TIME);
+		refuse_start(refusals, job, NO_TIME, false);
 		if (hold->key != 0)
 			refuse_key(refusals, hold->key);
 		return LIMIT_KEY;
@@ -669,7 +713,7 @@ limit_begin(LiveTable *table, const Job *job, Worker *worker, Refusals *refusals
 	if (verdict != LIMIT_FREE)
 	{
 		wakeup_limited_undo(hold->number, limits_tried);
-		refuse_start(refusals, job, retry_at);
+		refuse_start(refusals, job, retry_at, hold->broken);
 	}
 	if (verdict != LIMIT_KEY)
 		return verdict;
@@ -691,7 +735,7 @@ limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const 
 	if (passed_by == NULL || hold->key == 0 || worker->concurrency_limit != 1)
 		return;
 	refuse_key(refusals, hold->key);
-	refuse_start(refusals, passed_by, NO_TIME);
+	refuse_start(refusals, passed_by, NO_TIME, false);
 }
 
 bool
@@ -743,14 +787,28 @@ slots_taken(LiveTable *table, const Job *job, uint64 scope, int limit, StringInf
 	return limit > 0;
 }
 
+/* Looks at the worker's breaker: the job cannot start while it is open, or another job is tried. */
+static void
+look_at_breaker(LiveTable *table, const Job *job, const Worker *worker, LimitLook *state, StringInfo holders)
+{
+	BreakerLook look = breaker_look(limit_breaker(worker));
+
+	state->failures = look.failures;
+	state->broken_until = look.state == BREAKER_OPEN ? look.until : NO_TIME;
+	state->broken = look.state == BREAKER_OPEN ||
+		(look.state == BREAKER_TRIAL && slot_taken(table, limit_trial_slot(worker), job->id, holders));
+}
+
 void
 limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *state)
 {
 	uint64		key = limit_key_hash(worker, job->args);
 	StringInfoData holders;
 
-	*state = (LimitLook) {.rate_until = NO_TIME};
+	*state = (LimitLook) {.rate_until = NO_TIME, .broken_until = NO_TIME};
 	initStringInfo(&holders);
+	if (worker->break_after > 0)
+		look_at_breaker(table, job, worker, state, &holders);
 	state->worker_full = slots_taken(table, job, worker_scope(worker), worker->max_running_jobs, &holders);
 	if (key != 0)
 		state->key_full = slots_taken(table, job, key, worker->concurrency_limit, &holders);

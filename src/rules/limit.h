@@ -30,6 +30,8 @@ typedef struct LimitHold
 	uint64		key;			/* hash of worker and key; 0: the job counts under no key */
 	int64		worker_slot;	/* or 0 */
 	int64		key_slot;		/* or 0 */
+	int64		trial_slot;		/* of the worker's breaker, or 0 */
+	bool		broken;			/* the breaker is open */
 	uint64		refusals;		/* shared_refusals() when the process began to take them */
 	RateHold	rate;
 	int32		number;			/* refusal_number() of the worker */
@@ -100,6 +102,9 @@ extern char *limit_describe(const Worker *worker);
 /* The limits of its worker that keep a job from starting, for explain_job(). */
 typedef struct LimitLook
 {
+	bool		broken;			/* no job of the worker begins, or one is tried */
+	TimestampTz broken_until;	/* NO_TIME: one is tried now */
+	int			failures;		/* in a row */
 	bool		worker_full;
 	bool		key_full;
 	char	   *holders;		/* who has the slots that are taken, in words */

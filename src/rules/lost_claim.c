@@ -16,6 +16,7 @@
 #include "lost_claim.h"
 #include "miscadmin.h"
 #include "outcome.h"
+#include "park.h"
 #include "report.h"
 #include "savepoint_notes.h"
 #include "shared.h"
@@ -163,7 +164,9 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 	{
 		job_add_lapse(job, now);
 		statistics_add_lost_run(worker, true);
+		limit_run_ended(worker, job, job->attempt, true);
 	}
+	limit_run_ended(worker, job, job->attempt + 1, true);
 	job_add_error(job, job->attempt + 1, NO_TIME, now, CRASH_SQLSTATE, message, NULL, NULL);
 	job->crashes++;
 	statistics_add_lost_run(worker, job->crashes < MAX_JOB_CRASHES);

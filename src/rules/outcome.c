@@ -386,6 +386,13 @@ count_end(const Job *job, JobState state)
 		statistics_count(lane->worker, state == JOB_DEAD ? COUNTED_DEAD : COUNTED_CANCELLED, 1);
 }
 
+/* Whether the handler was not called, for the record has no work: that tells nothing of the worker. */
+static bool
+run_was_skipped(const Job *job)
+{
+	return current_job.job != NULL && current_job.job->id == job->id && current_job.skipped;
+}
+
 void
 outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *worker, JobState state,
 				 Jsonb *result, HistoryWriter *history)
@@ -403,6 +410,8 @@ outcome_finished(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker 
 		result = storable_result(job, worker, result);
 	history_insert(history, job, worker, state, GetCurrentTimestamp(), result);
 	limit_job_ended(table, job, worker);
+	if (state == JOB_COMPLETED && !run_was_skipped(job))
+		limit_run_ended(worker, job, job->attempt, false);
 	if (state == JOB_COMPLETED && worker->limited_capacity)
 		wakeup_succeeded(job->lane);	/* if this transaction commits, the job is replaced (duty.h) */
 	dedup_publish_key(table, job, worker);
@@ -500,6 +509,7 @@ outcome_failed(LiveTable *table, TupleTableSlot *slot, Job *job, const Worker *w
 	int			failures = job_failures(job);
 
 	worker = worker_for_job(worker, job);
+	limit_run_ended(worker, job, job->attempt, true);
 	job_add_error(job, job->attempt, job->started_at, job_now(), error->sqlstate,
 				  storable_error_text(job, error->message), storable_error_text(job, error->detail),
 				  storable_error_text(job, error->context));

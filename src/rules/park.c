@@ -37,6 +37,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "attribute_numbers.h"
+#include "breaker.h"
 #include "catalog.h"
 #include "catalog/pg_type_d.h"
 #include "common/hashfn.h"
@@ -127,7 +128,7 @@ bool
 limit_any(const Worker *worker)
 {
 	return worker->max_running_jobs > 0 || worker->concurrency_limit > 0 || worker->rate_limit > 0 ||
-		worker->limits != NULL;
+		worker->limits != NULL || worker->break_after > 0;
 }
 
 int32
@@ -267,6 +268,38 @@ limit_job_ended(LiveTable *table, const Job *job, const Worker *worker)
 	if (worker->concurrency_limit > 0 && job->place == 0 && (key = limit_key_hash(worker, job->args)) != 0)
 		park_release(table, worker, key);
 	limit_publish(worker);
+}
+
+uint64
+limit_breaker(const Worker *worker)
+{
+	return lane_name_hash(worker_first_name(worker));
+}
+
+int64
+limit_trial_slot(const Worker *worker)
+{
+	return (int64) hash_combine64(key_hash_text(worker_first_name(worker), key_hash_seed()),
+								  UINT64CONST(0x747269616c));	/* "trial": no other slot's number */
+}
+
+/*
+ * A claimant's lease gives the slot back when others can see that the transaction has committed, which is
+ * before the breaker knows how the trial has ended. So this transaction takes the lock.
+ */
+void
+limit_run_ended(const Worker *worker, const Job *job, int32 attempt, bool failed)
+{
+	BreakerRun	run = {.job = job->id, .attempt = attempt, .failed = failed};
+
+	if (worker == NULL || worker->break_after == 0)
+		return;
+	run.worker = limit_breaker(worker);
+	run.break_after = worker->break_after;
+	run.break_for = worker->break_for;
+	if (breaker_is_trial(run.worker, job->id, attempt))
+		(void) slot_lock_try(limit_trial_slot(worker));
+	breaker_note(&run);
 }
 
 /* By the jobs' ids, one after the other: the planner knows nothing of the table of jobs. */

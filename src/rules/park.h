@@ -65,4 +65,16 @@ extern void limit_job_ended(LiveTable *table, const Job *job, const Worker *work
  */
 extern void limit_trim_claimed(ItemPointer from, ItemPointer to);
 
+/* ---- The worker's breaker (breaker.h) ---- */
+
+/* Returns the number by which the worker's breaker is known, and the slot of the job that is its trial. */
+extern uint64 limit_breaker(const Worker *worker);
+extern int64 limit_trial_slot(const Worker *worker);
+
+/*
+ * Called when a run of the job has succeeded, or failed, and counts for the worker's breaker if the
+ * transaction commits. "attempt" is the run's.
+ */
+extern void limit_run_ended(const Worker *worker, const Job *job, int32 attempt, bool failed);
+
 #endif

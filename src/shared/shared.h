@@ -90,6 +90,7 @@ typedef enum LockName
 	LOCK_OF_RATES,
 	LOCK_OF_REPLICAS,
 	LOCK_OF_COUNTS,				/* of live jobs */
+	LOCK_OF_BREAKERS,
 	LOCKS
 } LockName;
 

@@ -20,7 +20,9 @@ ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN aliases text[] NOT NULL DEFAULT '{}',
     ADD COLUMN limits text[],
     ADD COLUMN limit_cost text COLLATE "C",
-    ADD COLUMN max_waiting integer;
+    ADD COLUMN max_waiting integer,
+    ADD COLUMN break_after integer,
+    ADD COLUMN break_for interval NOT NULL DEFAULT '1 min';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_arguments IS 'types of the handler''s parameters: with its name and owner, which function it is';
 COMMENT ON COLUMN queue_jobs.defined_worker.handler_owner IS 'owner of the handler at the definition: another role''s function is never called in its place';
 COMMENT ON COLUMN queue_jobs.defined_worker.read_handler_owner IS 'the same of read_handler';
@@ -39,6 +41,8 @@ COMMENT ON COLUMN queue_jobs.defined_worker.aliases IS 'its former names, the la
 COMMENT ON COLUMN queue_jobs.defined_worker.limits IS 'names of the limits that its jobs count under; NULL: none';
 COMMENT ON COLUMN queue_jobs.defined_worker.limit_cost IS 'args key whose value is what a job counts for in these; NULL: 1';
 COMMENT ON COLUMN queue_jobs.defined_worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
+COMMENT ON COLUMN queue_jobs.defined_worker.break_after IS 'after so many failures in a row none of its jobs begins for break_for; NULL: they go on';
+COMMENT ON COLUMN queue_jobs.defined_worker.break_for IS 'for how long, the first time; then one job is tried, and if it fails, no job begins for twice as long, up to an hour';
 SELECT pg_catalog.pg_extension_config_dump('queue_jobs.defined_worker', 'WHERE ARRAY[definer, coalesce(handler_owner, definer), coalesce(read_handler_owner, definer), coalesce(retry_backoff_owner, definer)]::oid[] <@ ARRAY(SELECT oid FROM pg_catalog.pg_roles)');
 
 -- With it keys are hashed (src/catalog/catalog.c), so that no role can choose one whose hash is that of another role's. A restore brings a second row: the oldest

@@ -92,6 +92,10 @@ LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_may_s
 COMMENT ON FUNCTION queue_jobs_internal.may_see(integer) IS
 'Whether the current user may see that lane''s jobs: is its owner, a member of that role, or a superuser.';
 
+CREATE FUNCTION queue_jobs_internal.broken_until(worker text) RETURNS timestamptz
+LANGUAGE C STRICT STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_broken_until';
+COMMENT ON FUNCTION queue_jobs_internal.broken_until(text) IS 'For the view worker: no job of it begins before that time; NULL: they begin.';
+
 CREATE FUNCTION queue_jobs_internal.present_worker(name text) RETURNS text
 LANGUAGE C STRICT STABLE LEAKPROOF PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'queue_jobs_present_worker';
 COMMENT ON FUNCTION queue_jobs_internal.present_worker(text) IS
@@ -360,7 +364,10 @@ SELECT w.name,
        w.aliases,
        COALESCE(w.limits, '{}') AS limits,
        w.limit_cost,
-       w.max_waiting
+       w.max_waiting,
+       w.break_after,
+       w.break_for,
+       queue_jobs_internal.broken_until(w.name) AS broken_until
   FROM queue_jobs.defined_worker w
   LEFT JOIN (SELECT queue_jobs_internal.present_worker(l.worker) AS worker, pg_catalog.sum(d.dropped)::pg_catalog.int8 AS dropped, pg_catalog.sum(d.merged)::pg_catalog.int8 AS merged
                FROM queue_jobs_internal.lane_duplicates() d

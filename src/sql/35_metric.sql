@@ -85,8 +85,11 @@ WITH metric AS MATERIALIZED (
     SELECT 8, 'encryption_keys', p.why IS NULL, COALESCE(p.why, 'none is missing'),
            'Let the command of queue_jobs.encryption_key_command print the key; processes look again by themselves.'
       FROM (SELECT queue_jobs_internal.encryption_problem() AS why) p
+    UNION ALL
+    SELECT 9, 'breakers', b.workers IS NULL, COALESCE('broken: ' || b.workers, 'no worker is broken'), 'Look at what its jobs fail with. close_breaker() has them begin at once.'
+      FROM (SELECT string_agg(m.labels ->> 'worker', ', ' ORDER BY m.labels ->> 'worker') AS workers FROM metric m WHERE m.name = 'queue_jobs_broken' AND m.value = 1) b
 )
 SELECT c.name, c.ok, c.value, CASE WHEN NOT c.ok THEN c.advice END FROM checks c ORDER BY c.n;
 END;
 COMMENT ON FUNCTION queue_jobs.health() IS
-'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late), lanes (queue_jobs.max_lanes has been enough since the server started), encryption_keys (none is missing that workers or jobs need). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';
+'What a probe asks, a row for each check: engine (jobs are run in this database), executors (not all are busy), oldest_job (none that could run waits longer than its urgency promises), snapshot (none is held for an hour), replicas (none is away that is not paused), schedules (no tick is a minute late), lanes (queue_jobs.max_lanes has been enough since the server started), encryption_keys (none is missing that workers or jobs need), breakers (of no worker too many jobs have failed in a row). ok: it is as it should be; advice: what to do if it is not. It reads the view metric with the caller''s rights.';

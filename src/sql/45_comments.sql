@@ -93,6 +93,9 @@ COMMENT ON COLUMN queue_jobs.worker.aliases IS 'its former names: jobs that were
 COMMENT ON COLUMN queue_jobs.worker.limits IS 'names of the limits that its jobs count under, with those of other workers';
 COMMENT ON COLUMN queue_jobs.worker.limit_cost IS 'args key whose value is what a job counts for in these; NULL: 1';
 COMMENT ON COLUMN queue_jobs.worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
+COMMENT ON COLUMN queue_jobs.worker.break_after IS 'after so many failures in a row none of its jobs begins for break_for; NULL: they go on';
+COMMENT ON COLUMN queue_jobs.worker.break_for IS 'for how long, the first time; then one job is tried, and if it fails, no job begins for twice as long, up to an hour';
+COMMENT ON COLUMN queue_jobs.worker.broken_until IS 'it is broken: no job begins before that time, after which one is tried; NULL: jobs begin';
 COMMENT ON COLUMN queue_jobs.worker.encrypt_result IS 'the results of its jobs are stored as ciphertext';
 
 COMMENT ON COLUMN queue_jobs.worker_statistics.worker IS 'name of the worker; queue_jobs.command: commands of schedules';

@@ -88,7 +88,7 @@ GRANT EXECUTE ON FUNCTION queue_jobs.consume_limit, queue_jobs.close_limit, queu
 GRANT SELECT ON queue_jobs.named_limit TO queue_jobs_define, queue_jobs_enqueue, queue_jobs_read;
 
 -- Steer: queues as a whole, routing and statistics; jobs and workers as far as they are one's own.
-GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.set_routing, queue_jobs.reset_statistics,
+GRANT EXECUTE ON FUNCTION queue_jobs.pause, queue_jobs.resume, queue_jobs.close_breaker, queue_jobs.set_routing, queue_jobs.reset_statistics,
     queue_jobs.migrate_queue, queue_jobs.remove_jobs, queue_jobs.cancel, queue_jobs.discard, queue_jobs.retry, queue_jobs.explain_job,
     queue_jobs.cancel_jobs, queue_jobs.discard_jobs, queue_jobs.retry_jobs, queue_jobs.forget_jobs, queue_jobs.change_job,
     queue_jobs.disable_worker, queue_jobs.enable_worker, queue_jobs.capacity_impact, queue_jobs.check_workers,

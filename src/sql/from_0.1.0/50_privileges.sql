@@ -96,6 +96,8 @@ GRANT EXECUTE ON FUNCTION queue_jobs.schedule_command_of TO queue_jobs_define;
 REVOKE ALL ON FUNCTION queue_jobs.publish, queue_jobs.subscribe, queue_jobs.unsubscribe FROM PUBLIC;
 REVOKE ALL ON queue_jobs.event_subscription FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION queue_jobs.publish TO queue_jobs_enqueue;
+REVOKE ALL ON FUNCTION queue_jobs.close_breaker FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_jobs.close_breaker TO queue_jobs_operate;
 GRANT EXECUTE ON FUNCTION queue_jobs.subscribe, queue_jobs.unsubscribe TO queue_jobs_define;
 GRANT SELECT ON queue_jobs.event_subscription TO queue_jobs_define, queue_jobs_read;
 
