@@ -49,6 +49,8 @@ static const Action actions[] = {
 	{"disable", "Disable the worker", "SELECT queue_jobs.disable_worker($1)", {"worker"},
 	"Disable the worker? From now on enqueues of it leave nothing, and its waiting jobs are held.", "The worker is disabled.", "The worker is disabled.", NULL},
 	{"enable", "Enable", "SELECT queue_jobs.enable_worker($1)", {"worker"}, NULL, "The worker is enabled.", "The worker is enabled.", NULL},
+	{"close_breaker", "Close the breaker", "SELECT queue_jobs.close_breaker($1)", {"worker"}, NULL, "Jobs of the worker begin again.",
+	"Jobs of the worker begin: it was not broken any more.", NULL},
 	{"run_now", "Run now", "SELECT queue_jobs.run_now($1) IS NOT NULL", {"schedule"}, NULL, "Its job is enqueued.",
 	"No job was made: the last one has not ended, or the worker is disabled.", NULL},
 	{"pause_schedule", "Pause", "SELECT queue_jobs.pause_schedule($1)", {"schedule"}, NULL, "The schedule is paused.", "The schedule is paused.", NULL},

@@ -9,7 +9,7 @@
 #include "page.h"
 
 static const char workers_sql[] =
-	"SELECT w.name, w.handler, w.queue, w.urgency, w.enabled, w.feature_category, s.runs, s.failures, s.run_time_p50, s.run_time_p99, "
+	"SELECT w.name, w.handler, w.queue, w.urgency, w.enabled, w.broken_until, w.feature_category, s.runs, s.failures, s.run_time_p50, s.run_time_p99, "
 	"s.queueing_time_p50, s.queueing_time_p99, s.started_in_target, s.ran_in_target, s.cpu_share "
 	"FROM queue_jobs.worker w LEFT JOIN queue_jobs.worker_statistics s ON s.worker = w.name ORDER BY w.name LIMIT 2000";
 static const char worker_sql[] = "SELECT * FROM queue_jobs.worker WHERE name = $1";
@@ -51,6 +51,23 @@ add_switch(Page *page, const char *worker, bool enabled)
 	add_button(page, enabled ? "disable" : "enable", "worker", worker, enabled ? "Disable…" : "Enable", "");
 }
 
+/* A worker of which too many jobs have failed in a row. */
+static void
+add_broken(Page *page, const Answer *workers, int row)
+{
+	const char *until = cell(workers, row, "broken_until");
+
+	if (until != NULL)
+		add(&page->out, " <span class=\"tag warn\">broken until %h</span>", until);
+}
+
+static void
+add_close(Page *page, const char *name, const Answer *workers, int row)
+{
+	if (cell(workers, row, "broken_until") != NULL)
+		add_button(page, "close_breaker", "worker", name, "Close the breaker", "");
+}
+
 static void
 add_row(Page *page, const Answer *workers, int row, int advice)
 {
@@ -61,6 +78,7 @@ add_row(Page *page, const Answer *workers, int row, int advice)
 	add_worker_link(out, name);
 	if (!is_true(workers, row, "enabled"))
 		add_raw(out, " <span class=\"tag warn\">disabled</span>");
+	add_broken(page, workers, row);
 	add(out, "<small class=\"sub\">%h</small></th><td>%h</td><td class=\"n\">", cell(workers, row, "handler") ? cell(workers, row, "handler") : "claimed by applications",
 		cell(workers, row, "urgency"));
 	add_count(out, number(workers, row, "runs"));
@@ -78,6 +96,7 @@ add_row(Page *page, const Answer *workers, int row, int advice)
 		add(out, "<a href=\"%r/worker?name=%u#advice\">%d</a>", options.prefix, name, advice);
 	add_raw(out, "</td><td class=\"actions\">");
 	add_switch(page, name, is_true(workers, row, "enabled"));
+	add_close(page, name, workers, row);
 	add_raw(out, "</td></tr>\n");
 }
 
@@ -182,7 +201,9 @@ page_worker(Page *page)
 		add_raw(out, "<div class=\"bar\">");
 		if (!is_true(worker, 0, "enabled"))
 			add_raw(out, "<span class=\"tag warn\">disabled</span>");
+		add_broken(page, worker, 0);
 		add_switch(page, name, is_true(worker, 0, "enabled"));
+		add_close(page, name, worker, 0);
 		add(out, "<a href=\"%r/jobs?worker=%u\">Its jobs</a></div>\n", options.prefix, name);
 		if (rows(statistics) > 0)
 			add_statistics(page, statistics);

@@ -139,6 +139,19 @@ class Actions:
         self.said('The worker is enabled.')
         self.assertEqual(server.psql("SELECT enabled FROM queue_jobs.worker WHERE name = :'nasty'", nasty=NASTY), 't')
 
+    def test_broken_worker(self):
+        server.psql("SELECT queue_jobs.define_worker('breaks', 'app.fail', max_retries => 0, break_after => 1, break_for => '1 hour')")
+        server.psql("SELECT queue_jobs.enqueue('breaks')")
+        server.wait("(SELECT broken_until IS NOT NULL FROM queue_jobs.worker WHERE name = 'breaks')")
+        self.go('/workers')
+        self.assertIn('broken until', self.browser.text('tr[data-key="breaks"]'))
+        self.go('/worker?name=breaks')
+        self.assertIn('broken until', self.browser.text('.bar'))
+        self.browser.click('.bar form[action$="/close_breaker"] button')
+        self.said('Jobs of the worker begin again.')
+        self.assertEqual(server.psql("SELECT broken_until IS NULL FROM queue_jobs.worker WHERE name = 'breaks'"), 't')
+        self.assertNotIn('broken until', self.browser.text('.bar'))
+
     def test_schedule(self):
         self.go('/schedules')
         self.browser.click('form[action$="/run_now"] button')
