@@ -104,18 +104,25 @@ find_report(FunctionCallInfo fcinfo, MadeReport *found)
 		lane_owner_is_mine(found->owner);
 }
 
-/* reported_progress(job, created_at, attempt, stored): "stored" unless a run beyond that attempt has reported */
+/* Returns the parameter "stored". */
+static Datum
+stored_value(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(3))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(PG_GETARG_DATUM(3));
+}
+
+/*
+ * reported_progress(job, created_at, attempt, stored): "stored" unless a run beyond that attempt has reported
+ */
 Datum
 queue_jobs_reported_progress(PG_FUNCTION_ARGS)
 {
 	MadeReport	found;
 
 	if (!find_report(fcinfo, &found))
-	{
-		if (PG_ARGISNULL(3))
-			PG_RETURN_NULL();
-		PG_RETURN_DATUM(PG_GETARG_DATUM(3));
-	}
+		return stored_value(fcinfo);
 	if (!found.report.has_progress)
 		PG_RETURN_NULL();
 	PG_RETURN_FLOAT8(found.report.progress);
@@ -128,11 +135,7 @@ queue_jobs_reported_message(PG_FUNCTION_ARGS)
 	MadeReport	found;
 
 	if (!find_report(fcinfo, &found))
-	{
-		if (PG_ARGISNULL(3))
-			PG_RETURN_NULL();
-		PG_RETURN_DATUM(PG_GETARG_DATUM(3));
-	}
+		return stored_value(fcinfo);
 	if (!found.report.has_message)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(found.report.message));

@@ -63,7 +63,7 @@ extern void current_job_wait_for(const char *signal, int64 timeout);
 /* Shows to other sessions what the run reports. A rollback does not take it back. */
 extern void current_job_report(const Report *said);
 
-/* The same of the progress that goes with a cursor, if there is one: the job's message stays. */
+/* Shows the progress that goes with a cursor, if there is one. The job's message stays. */
 extern void current_job_report_slice(const Slice *slice);
 
 /* Returns a copy that lives as long as the run. */

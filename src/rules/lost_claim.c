@@ -176,7 +176,7 @@ add_crash(LiveTable *table, TupleTableSlot *row, Job *job, const Worker *worker,
 		outcome_put_back(table, row, job, worker, InvalidOid, 0);
 }
 
-/* What was reported of claims is undone with them. */
+/* Forgets what was reported of claims that are undone. */
 static void
 forget_reports(const ClaimNote *notes, int count)
 {

@@ -57,7 +57,9 @@ extern bool report_find(int64 job, TimestampTz created_at, int32 attempt, MadeRe
 /* Writes the report of the job's present run, if it has made one, into the job. */
 extern void report_copy(Job *job);
 
-/* The same for a job whose run ends: other sessions see the report until this transaction has ended. */
+/*
+ * Does the same for a job whose run ends. Other sessions see the report until this transaction has ended.
+ */
 extern void report_keep(Job *job);
 
 /* Writes what a run says into the job, whose message is then in the current memory context. */
