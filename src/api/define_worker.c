@@ -450,7 +450,8 @@ set_shared_limits(Definition *definition)
 	refuse_null(fcinfo, ARG(limits), "limits");
 	names = text_list(PG_GETARG_DATUM(ARG(limits)));
 	if (limit_cost != NULL && names == NIL)
-		refuse_combination("limit_cost needs limits", psprintf("limit_cost is %s, and limits is empty.", quoted(limit_cost)),
+		refuse_combination("limit_cost needs limits",
+						   psprintf("limit_cost is %s, and limits is empty.", quoted(limit_cost)),
 						   "Name the limits under which a job counts for so much.");
 	if (limit_cost != NULL && limit_cost[0] == '\0')
 		refuse_combination("limit_cost is empty", "It names the args key that says what a job counts for.",

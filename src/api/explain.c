@@ -386,7 +386,8 @@ static bool
 needs_engine(const Worker *worker)
 {
 	return worker != NULL &&
-		(worker->handler != NULL || (!shared_present() && (worker->rate_limit > 0 || worker->limits != NULL)));
+		(worker->handler != NULL ||
+		 (!shared_present() && (worker->rate_limit > 0 || worker->limits != NULL)));
 }
 
 /* Adds a reason if no executors can run here. */

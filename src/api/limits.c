@@ -167,8 +167,10 @@ queue_jobs_define_limit(PG_FUNCTION_ARGS)
 	rated = limit_number(fcinfo, Arg_define_limit_rate, "rate", MAX_RATE) > 0;
 	if (rated != !PG_ARGISNULL(Arg_define_limit_period))
 		refuse_combination("rate and period go together",
-						   rated ? psprintf("rate is %d, and period is NULL.", PG_GETARG_INT32(Arg_define_limit_rate))
-						   : psprintf("rate is NULL, and period is %s.", given_interval(fcinfo, Arg_define_limit_period)),
+						   rated ? psprintf("rate is %d, and period is NULL.",
+											PG_GETARG_INT32(Arg_define_limit_rate))
+						   : psprintf("rate is NULL, and period is %s.",
+									  given_interval(fcinfo, Arg_define_limit_period)),
 						   "Give how much may start, and in which interval.");
 	values[0] = CStringGetTextDatum(name);
 	for (int i = 2; i < (int) lengthof(types); i++)
@@ -178,8 +180,8 @@ queue_jobs_define_limit(PG_FUNCTION_ARGS)
 	}
 	if (rated)
 	{
-		(void) interval_argument(PG_GETARG_INTERVAL_P(Arg_define_limit_period), "period", 1000, LONGEST_PERIOD,
-								 "Give an interval from 1 millisecond to 365 days.");
+		(void) interval_argument(PG_GETARG_INTERVAL_P(Arg_define_limit_period), "period", 1000,
+								 LONGEST_PERIOD, "Give an interval from 1 millisecond to 365 days.");
 		shared_require("rate");
 	}
 	values[1] = ObjectIdGetDatum(owner_for(name));
@@ -210,8 +212,8 @@ queue_jobs_drop_limit(PG_FUNCTION_ARGS)
 	limit = require_limit(fcinfo, 0);
 	check_limit_owner(limit.name, limit.owner);
 	values[0] = CStringGetTextDatum(limit.name);
-	if (engine_statement("DELETE FROM queue_jobs.defined_limit WHERE name = $1", SPI_OK_DELETE, lengthof(types), types,
-						 values, NULL) == 0)
+	if (engine_statement("DELETE FROM queue_jobs.defined_limit WHERE name = $1", SPI_OK_DELETE,
+						 lengthof(types), types, values, NULL) == 0)
 		refuse_unseen("limit", limit.name);
 	if (engine_statement("SELECT FROM queue_jobs.defined_worker WHERE $1 = ANY (limits)", SPI_OK_SELECT,
 						 lengthof(types), types, values, NULL) > 0)
@@ -246,7 +248,8 @@ queue_jobs_consume_limit(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("amount is out of range"),
-				 errdetail("The value is %d; the rate of limit \"%s\" is %d.", amount, limit.name, limit.rate),
+				 errdetail("The value is %d; the rate of limit \"%s\" is %d.", amount, limit.name,
+						   limit.rate),
 				 errhint("Give a number from 1 to the rate.")));
 	PG_RETURN_BOOL(rate_closed_until((int64) limit.scope) == NO_TIME &&
 				   rate_reserve((int64) limit.scope, limit.rate, limit.period, amount, &at));
@@ -261,7 +264,8 @@ queue_jobs_close_limit(PG_FUNCTION_ARGS)
 
 	refuse_where_nothing_can_be_written("queue_jobs.close_limit()");
 	limit = usable_limit(fcinfo);
-	duration = duration_argument(fcinfo, 1, "duration", 0, LONGEST_PERIOD, "Give an interval from 0 to 365 days.");
+	duration = duration_argument(fcinfo, 1, "duration", 0, LONGEST_PERIOD,
+								 "Give an interval from 0 to 365 days.");
 	shared_require("close_limit()");
 	rate_close((int64) limit.scope, GetCurrentTimestamp() + duration);
 	publish_refused(&limit);		/* lanes that waited until another time look at this one */

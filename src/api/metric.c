@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "breaker.h"
 #include "catalog.h"
 #include "compat.h"
@@ -15,8 +16,10 @@
 #include "job.h"
 #include "lane_hint.h"
 #include "lane_jobs.h"
+#include "limit.h"
 #include "metric.h"
 #include "miscadmin.h"
+#include "named_limit.h"
 #include "park.h"
 #include "registry.h"
 #include "utils/builtins.h"
@@ -552,6 +555,49 @@ put_worker(MetricRows *rows, const MeteredWorker *worker)
 			  (double) worker->max_running);
 }
 
+/* Adds the samples of limits that workers share. */
+static void
+put_named_limits(Metrics *metrics)
+{
+	TableRows	rows;
+	LiveTable	table;
+
+	live_open_to_read(&table);
+	table_rows_begin(&rows, REL_DEFINED_LIMIT, metrics->snapshot);
+	while (table_rows_next(&rows))
+	{
+		Labels		labels = {0};
+		NamedLimit	limit;
+
+		if (!named_limit(table_rows_text(&rows, "name"), &limit))
+			continue;
+		label(&labels, "limit", limit.name);
+		put_gauge(&metrics->rows, "queue_jobs_named_limit_closed",
+				  "Whether close_limit() has closed the limit: 1 or 0.",
+				  &labels, rate_closed_until((int64) limit.scope) != NO_TIME);
+		if (limit.max_running > 0)
+		{
+			put_gauge(&metrics->rows, "queue_jobs_named_limit_running",
+					  "What jobs that run have taken of the limit's max_running.",
+					  &labels, limit_running(&table, &limit));
+			put_gauge(&metrics->rows, "queue_jobs_named_limit_max_running",
+					  "What jobs that run at once may take: the limit's max_running.",
+					  &labels, limit.max_running);
+		}
+		if (limit.rate > 0 && !RecoveryInProgress())
+		{
+			put_gauge(&metrics->rows, "queue_jobs_named_limit_used",
+					  "What was taken of the limit's rate in the last period.",
+					  &labels, (double) rate_used((int64) limit.scope, limit.period));
+			put_gauge(&metrics->rows, "queue_jobs_named_limit_rate",
+					  "What may be taken in a period: the limit's rate.",
+					  &labels, limit.rate);
+		}
+	}
+	table_rows_end(&rows);
+	live_close(&table);
+}
+
 /* Adds the remaining work of limited-capacity workers. */
 static void
 put_remaining_work(Metrics *metrics)
@@ -649,6 +695,7 @@ queue_jobs_metrics(PG_FUNCTION_ARGS)
 	for (int i = 0; i < metrics.worker_count; i++)
 		put_worker(&metrics.rows, &metrics.workers[i]);
 	put_remaining_work(&metrics);
+	put_named_limits(&metrics);
 	put_paused(&metrics);
 	put_server_metrics(&metrics.rows, metrics.snapshot);
 	return (Datum) 0;

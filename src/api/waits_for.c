@@ -104,10 +104,13 @@ find(const Subject *subject, const ReasonCheck *check, uint64 key, Memory *memor
 static uint64
 limits_key(const Subject *subject)
 {
-	uint64		key = limit_counts_keys(subject->worker) ? limit_key_hash(subject->worker, subject->job.args) : 0;
+	const Worker *worker = subject->worker;
+	Jsonb	   *args = subject->job.args;
+	uint64		key = limit_counts_keys(worker) ? limit_key_hash(worker, args) : 0;
 
-	return subject->worker->limit_cost == NULL
-		? key : hash_combine64(key, (uint64) limit_cost(subject->worker, subject->job.args) + 1);
+	if (worker->limit_cost == NULL)
+		return key;
+	return hash_combine64(key, (uint64) limit_cost(worker, args) + 1);
 }
 
 /* A parked job is at its limit whatever others of its key are. */

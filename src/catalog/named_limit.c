@@ -10,6 +10,7 @@
 #include "catalog.h"
 #include "common/hashfn.h"
 #include "job.h"
+#include "job_lock.h"
 #include "lane_hint.h"
 #include "named_limit.h"
 #include "utils/builtins.h"
@@ -49,7 +50,7 @@ static uint64 grouped_version = 0;	/* of the registry, for which the groups were
 
 /* Compares two limits of a list by their names. */
 static int
-by_name(const ListCell *a, const ListCell *b)
+limits_by_name(const ListCell *a, const ListCell *b)
 {
 	return strcmp(((NamedLimit *) lfirst(a))->name, ((NamedLimit *) lfirst(b))->name);
 }
@@ -60,7 +61,7 @@ refresh_limits(void)
 {
 	if (!small_table_refresh(&table))
 		return;
-	list_sort(table.rows, by_name);
+	list_sort(table.rows, limits_by_name);
 	grouped_version = 0;
 }
 
@@ -258,4 +259,63 @@ limit_cost(const Worker *worker, Jsonb *args)
 	if (!DatumGetBool(DirectFunctionCall2(numeric_eq, number, NumericGetDatum(int64_to_numeric(cost)))))
 		return 0;
 	return (int) cost;
+}
+
+/* Returns how many slots a job may take of each of its worker's limits. */
+static int
+most_slots(const NamedLimits *limits)
+{
+	int			counting = 0;
+
+	for (int i = 0; i < limits->count; i++)
+		counting += limits->limits[i].max_running > 0;
+	return MOST_SHARED_SLOTS / Max(counting, 1);
+}
+
+bool
+named_limit_has_room(const NamedLimits *limits, int i, int cost)
+{
+	const NamedLimit *limit = &limits->limits[i];
+	int			most = most_slots(limits);
+
+	return cost > 0 && (limit->max_running == 0 || cost <= Min(limit->max_running, most)) &&
+		(limit->rate == 0 || cost <= limit->rate);
+}
+
+char *
+named_limit_too_much(const NamedLimits *limits, int i, int cost)
+{
+	const NamedLimit *limit = &limits->limits[i];
+
+	if (limit->max_running > 0 && cost > limit->max_running)
+		return psprintf("limit \"%s\" has a max_running of %d", limit->name, limit->max_running);
+	if (limit->rate > 0 && cost > limit->rate)
+		return psprintf("limit \"%s\" has a rate of %d", limit->name, limit->rate);
+	return psprintf("a job may take %d of the max_running of limit \"%s\"", most_slots(limits), limit->name);
+}
+
+void
+limit_check_args(const Worker *worker, Jsonb *args)
+{
+	NamedLimits limits;
+	int			cost;
+
+	if (worker->limit_cost == NULL || worker->limits == NULL)
+		return;
+	cost = limit_cost(worker, args);
+	if (cost == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value of args key \"%s\"", worker->limit_cost),
+				 errdetail("It is what a job of worker \"%s\" counts for in its limits (limit_cost).", worker->name),
+				 errhint("Give a whole number from 1 on, or leave it out: a job counts for 1 then.")));
+	named_limits_of(worker, &limits);
+	for (int i = 0; i < limits.count; i++)
+		if (!named_limit_has_room(&limits, i, cost))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("job of worker \"%s\" costs more than a limit lets through", worker->name),
+					 errdetail("Its args key \"%s\" is %d; %s.", worker->limit_cost, cost,
+							   named_limit_too_much(&limits, i, cost)),
+					 errhint("Give less, or raise the limit by queue_jobs.define_limit().")));
 }

@@ -41,8 +41,8 @@ extern bool worker_has_limit(const Worker *worker, const char *name);
 
 /*
  * Returns the number by which lanes of the worker are known that a limit has refused (lane_hint_refuse()).
- * Workers that share a limit have one number, and so have those that share another limit with one of them: a
- * slot that is freed is of use to all.
+ * Workers that share a limit have one number, and so have those that share another limit with one of them:
+ * a slot that is freed is of use to all.
  */
 extern int32 refusal_number(const Worker *worker);
 
@@ -54,5 +54,15 @@ extern int32 limit_refusal_number(const char *name);
  * positive integer.
  */
 extern int	limit_cost(const Worker *worker, Jsonb *args);
+
+/*
+ * Whether a limit could ever let a job through that costs so much; named_limit_too_much() says why not, in
+ * words.
+ */
+extern bool named_limit_has_room(const NamedLimits *limits, int i, int cost);
+extern char *named_limit_too_much(const NamedLimits *limits, int i, int cost);
+
+/* Raises an ERROR for args whose cost is none, or more than a limit of the worker lets through. */
+extern void limit_check_args(const Worker *worker, Jsonb *args);
 
 #endif

@@ -19,11 +19,12 @@
  * the two sees the other. The queue costs nothing meanwhile. A start of the rate that is given back counts
  * like a slot. If an ERROR ends a claim, the rollback frees the claim's slots, and publishes likewise.
  *
- * Limits that workers share have slots and starts of their own, of which a job takes as many as it costs: all
- * that it needs of all of its worker's limits, or none. Workers that share a limit are refused, and published,
- * as one (refusal_number()). A closed limit is as a rate that lets the next job start at that time. A job
- * that a limit could never let through, because the limit was lowered, is passed by; define_limit() has all
- * lanes looked at. A limit that was lowered counts the slots that it had before, until they are free.
+ * Limits that workers share have slots and starts of their own, of which a job takes as many as it costs:
+ * all that it needs of all of its worker's limits, or none. Workers that share a limit are refused, and
+ * published, as one (refusal_number()). A closed limit is as a rate that lets the next job start at that
+ * time. A claim passes a job by that a limit could never let through, because the limit was lowered;
+ * define_limit() has all lanes looked at. A limit that was lowered counts the slots that it had before, until
+ * they are free.
  */
 #include "postgres.h"
 
@@ -53,7 +54,6 @@
 
 /* that a transaction may have before it takes one more job: the server's lock table is small */
 #define MAX_SLOTS 256
-#define MOST_SLOTS MOST_SHARED_SLOTS	/* that a job may take of limits that its worker shares */
 #define CROWD 16				/* refused jobs in front of a lane that are worth being put aside */
 /* refused jobs that a claim walks over, while the scheduler puts them aside */
 #define WALK 256
@@ -337,31 +337,12 @@ begin_rate(const Worker *worker, LimitHold *hold, TimestampTz *retry_at)
 
 /* ---- limits that workers share ---- */
 
-/* Returns how many slots a job may take of each of its worker's limits. */
-static int
-most_slots(const NamedLimits *limits)
-{
-	int			counting = 0;
-
-	for (int i = 0; i < limits->count; i++)
-		counting += limits->limits[i].max_running > 0;
-	return MOST_SLOTS / Max(counting, 1);
-}
-
-/* Whether the limit could ever let a job through that costs so much. */
-static bool
-has_room_for(const NamedLimit *limit, int cost, int most)
-{
-	return cost > 0 && (limit->max_running == 0 || cost <= Min(limit->max_running, most)) &&
-		(limit->rate == 0 || cost <= limit->rate);
-}
-
 /* Whether all limits of the worker could let the job through, as they are now. */
 static bool
 fits(const NamedLimits *limits, int cost)
 {
 	for (int i = 0; i < limits->count; i++)
-		if (!has_room_for(&limits->limits[i], cost, most_slots(limits)))
+		if (!named_limit_has_room(limits, i, cost))
 			return false;
 	return true;
 }
@@ -457,43 +438,6 @@ limit_started(const LimitHold *hold)
 		rate_started(&hold->rates[i]);
 }
 
-/* Says how much the limit lets through, where the cost is more. */
-static char *
-too_much(const NamedLimit *limit, int cost, int most)
-{
-	if (limit->max_running > 0 && cost > limit->max_running)
-		return psprintf("limit \"%s\" has a max_running of %d", limit->name, limit->max_running);
-	if (limit->rate > 0 && cost > limit->rate)
-		return psprintf("limit \"%s\" has a rate of %d", limit->name, limit->rate);
-	return psprintf("it may take %d of the max_running of limit \"%s\"", most, limit->name);
-}
-
-void
-limit_check_args(const Worker *worker, Jsonb *args)
-{
-	NamedLimits limits;
-	int			cost;
-
-	if (worker->limit_cost == NULL || worker->limits == NULL)
-		return;
-	cost = limit_cost(worker, args);
-	if (cost == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value of args key \"%s\"", worker->limit_cost),
-				 errdetail("It is what a job of worker \"%s\" counts for in its limits (limit_cost).", worker->name),
-				 errhint("Give a whole number from 1 on, or leave it out: a job counts for 1 then.")));
-	named_limits_of(worker, &limits);
-	for (int i = 0; i < limits.count; i++)
-		if (!has_room_for(&limits.limits[i], cost, most_slots(&limits)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("job of worker \"%s\" costs more than a limit lets through", worker->name),
-					 errdetail("Its args key \"%s\" is %d; %s.", worker->limit_cost, cost,
-							   too_much(&limits.limits[i], cost, most_slots(&limits))),
-					 errhint("Give less, or raise the limit by queue_jobs.define_limit().")));
-}
-
 /*
  * Gives back slots and a start of the rate for which this claim has found no job. Meanwhile they may have
  * made other processes refuse claims, or park jobs, until a run ends. There is no such run: so this publishes
@@ -503,6 +447,8 @@ static void
 give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 {
 	bool		has_start = hold->rate.scope != 0;
+	bool		has_any = has_start || hold->worker_slot != 0 || hold->key_slot != 0 ||
+		hold->trial_slot != 0 || hold->slot_count + hold->rate_count > 0;
 
 	rate_give_back(&hold->rate);
 	for (int i = 0; i < hold->rate_count; i++)
@@ -515,8 +461,7 @@ give_back(LiveTable *table, const LimitHold *hold, const Worker *worker)
 		slot_lock_release(hold->worker_slot);
 	if (hold->trial_slot != 0)
 		slot_lock_release(hold->trial_slot);
-	if ((hold->worker_slot != 0 || hold->key_slot != 0 || hold->trial_slot != 0 || has_start ||
-		 hold->slot_count + hold->rate_count > 0) && shared_refusals() != hold->refusals)
+	if (has_any && shared_refusals() != hold->refusals)
 		wakeup_limited_now(hold->number);
 	if ((hold->key_slot != 0 || (has_start && hold->key != 0)) && park_any(table, worker, hold->key, NULL))
 		wakeup_sweep();
@@ -667,7 +612,7 @@ find_named(const Job *job, const Worker *worker, NamedLimits *limits, LimitHold 
 	named_limits_of(worker, limits);
 	if (!fits(limits, cost))
 		return false;
-	hold->slots = MemoryContextAlloc(TopTransactionContext, sizeof(int64) * limits->count * Min(cost, MOST_SLOTS));
+	hold->slots = MemoryContextAlloc(TopTransactionContext, sizeof(int64) * MOST_SHARED_SLOTS);
 	return true;
 }
 
@@ -842,16 +787,15 @@ limit_look_named(LiveTable *table, const Job *job, const Worker *worker, const N
 				 NamedLimitLook *look)
 {
 	const NamedLimit *limit = &limits->limits[i];
-	int			most = most_slots(limits);
 	int			cost = limit_cost(worker, job->args);
 	int			possible;
 
 	*look = (NamedLimitLook) {.closed_until = rate_closed_until((int64) limit->scope)};
-	if (!has_room_for(limit, cost, most))
+	if (!named_limit_has_room(limits, i, cost))
 	{
 		look->full = cost == 0
 			? psprintf("its args key \"%s\" is no whole number from 1 on", worker->limit_cost)
-			: psprintf("it costs %d, and %s", cost, too_much(limit, cost, most));
+			: psprintf("it costs %d, and %s", cost, named_limit_too_much(limits, i, cost));
 		return;
 	}
 	if (limit->max_running > 0)

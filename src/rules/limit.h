@@ -93,9 +93,6 @@ extern int	limit_free_starts(LiveTable *table, const Job *job, const Worker *wor
 /* The job starts only now: its starts count as of now. */
 extern void limit_started(const LimitHold *hold);
 
-/* Raises an ERROR for args whose cost is none, or more than a limit of the worker lets through. */
-extern void limit_check_args(const Worker *worker, Jsonb *args);
-
 /* Describes the limits of a worker, for waits_for(). */
 extern char *limit_describe(const Worker *worker);
 

@@ -39,6 +39,9 @@ ok(wait_until($node, "SELECT bool_or(reason = 'blocked') FROM queue_jobs.explain
 $seen{blocked} = 1;
 $holder->query('COMMIT');
 
+$node->safe_psql('postgres', q{SELECT queue_jobs.define_limit('tap'), queue_jobs.define_worker('tapped', limits => '{tap}'), queue_jobs.close_limit('tap', '1 h')});
+is_first('limit_closed', $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('tapped')}), 'its limit is closed');
+
 my $lapsed = $node->safe_psql('postgres', q{SELECT queue_jobs.enqueue('out'); SELECT FROM queue_jobs.claim('me', '{out}', 1, '1 ms')});
 ok(wait_until($node, "SELECT bool_or(reason = 'lease_lapsed') FROM queue_jobs.explain_job($lapsed)"), 'lease_lapsed: its claimant has not completed it in time');
 $seen{lease_lapsed} = 1;
