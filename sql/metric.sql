@@ -131,3 +131,9 @@ SELECT queue_jobs.drop_worker('metered'), queue_jobs.drop_worker('metered thrott
 RESET ROLE;
 DROP VIEW helper.meters;
 DROP ROLE regress_monitor;
+
+-- Limits that workers share.
+SELECT queue_jobs.define_limit('metered', max_running => 3, rate => 5, period => '1 h'), queue_jobs.define_limit('metered tap');
+SELECT queue_jobs.close_limit('metered tap', '1 h');
+SELECT name, type, labels, value FROM queue_jobs.metric WHERE name LIKE 'queue\_jobs\_named\_limit\_%' ORDER BY name, labels;
+SELECT queue_jobs.drop_limit('metered'), queue_jobs.drop_limit('metered tap');

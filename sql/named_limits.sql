@@ -158,7 +158,6 @@ SELECT args FROM queue_jobs.claim('one', '{both}', 9);
 SELECT running, used - :used_before AS used FROM queue_jobs.named_limit WHERE name IN ('rated', 'tokens') ORDER BY name;
 
 -- Executors: a procedure keeps its place through its commits.
-CREATE TABLE gate (id int PRIMARY KEY);
 CREATE PROCEDURE passes() LANGUAGE plpgsql AS $$
 BEGIN
     COMMIT;
@@ -178,8 +177,8 @@ CALL wait_for($$SELECT count(*) = 2 FROM queue_jobs.job WHERE worker = 'executed
 SELECT running FROM queue_jobs.named_limit WHERE name = 'executed';
 
 -- A closed limit: executors begin by themselves when the time is up.
-CREATE FUNCTION nothing() RETURNS void LANGUAGE sql AS '';
-SELECT queue_jobs.define_worker('executed', 'app.nothing', limits => '{executed}');
+CREATE FUNCTION nothing_limited() RETURNS void LANGUAGE sql AS '';
+SELECT queue_jobs.define_worker('executed', 'app.nothing_limited', limits => '{executed}');
 SELECT queue_jobs.close_limit('executed', '500 ms');
 SELECT queue_jobs.enqueue('executed') AS job \gset
 CALL wait_for_state(:job, 'completed');
@@ -210,8 +209,8 @@ SELECT queue_jobs.consume_limit('rated');
 \c - regress_app
 SET search_path = app, helper;
 SELECT queue_jobs.define_limit('mine', rate => 1, period => '1 s');
-REVOKE EXECUTE ON FUNCTION nothing() FROM PUBLIC;
-SELECT queue_jobs.define_worker('definers', 'app.nothing', limits => '{mine}', run_as => 'definer');
+REVOKE EXECUTE ON FUNCTION nothing_limited() FROM PUBLIC;
+SELECT queue_jobs.define_worker('definers', 'app.nothing_limited', limits => '{mine}', run_as => 'definer');
 \c - regress_other
 SET search_path = helper;
 SELECT error_of($$SELECT queue_jobs.close_limit('mine', '1 h')$$);
@@ -229,5 +228,4 @@ SELECT queue_jobs.remove_jobs(w) FROM unnest(ARRAY['both', 'beside', 'executed',
 SELECT queue_jobs.drop_worker('first user'), queue_jobs.drop_worker('second user');
 SELECT count(queue_jobs.drop_limit(name)) FROM queue_jobs.named_limit;
 DROP PROCEDURE passes;
-DROP FUNCTION nothing;
-DROP TABLE gate;
+DROP FUNCTION nothing_limited;
