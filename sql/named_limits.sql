@@ -223,8 +223,10 @@ SELECT name, owner FROM queue_jobs.named_limit WHERE name = 'mine';
 -- The end: nothing is left.
 \c - regress_app
 SET search_path = app, helper;
+SELECT count(queue_jobs.complete(id, attempt)) > 0 AS completed FROM queue_jobs.job WHERE state = 'executing';
+SELECT sum(queue_jobs.remove_jobs(w)) > 0 AS removed FROM unnest(ARRAY['both', 'beside', 'executed', 'costly', 'tapped', 'first user', 'second user']) w;
+SELECT count(*) FROM queue_jobs.job WHERE state NOT IN ('completed', 'cancelled', 'dead') AND (worker LIKE '%user' OR worker IN ('both', 'beside', 'executed', 'costly', 'tapped'));
 SELECT queue_jobs.drop_worker(name) FROM queue_jobs.worker WHERE limits <> '{}';
-SELECT queue_jobs.remove_jobs(w) FROM unnest(ARRAY['both', 'beside', 'executed', 'costly', 'tapped']) w;
 SELECT queue_jobs.drop_worker('first user'), queue_jobs.drop_worker('second user');
 SELECT count(queue_jobs.drop_limit(name)) FROM queue_jobs.named_limit;
 DROP PROCEDURE passes;

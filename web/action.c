@@ -57,6 +57,12 @@ static const Action actions[] = {
 	{"resume_schedule", "Resume", "SELECT queue_jobs.resume_schedule($1)", {"schedule"}, NULL, "The schedule ticks again.", "The schedule ticks again.", NULL},
 	{"cancel_batch", "Cancel the batch", "SELECT queue_jobs.cancel_batch($1::bigint)", {"batch"}, "Cancel all jobs of the batch that are not finished?", "cancelled", NULL, NULL},
 	{"retry_batch", "Retry", "SELECT queue_jobs.retry_batch($1::bigint)", {"batch"}, NULL, "retried", NULL, NULL},
+	{"close_limit", "Close", "SELECT queue_jobs.close_limit($1, $2::interval)", {"limit", "duration"}, NULL, "The limit is closed.", "The limit is closed.", NULL},
+	{"open_limit", "Open", "SELECT queue_jobs.open_limit($1)", {"limit"}, NULL, "The limit is open.", "The limit is open.", NULL},
+	{"change_limit", "Change", "SELECT queue_jobs.define_limit(name, $2::int, rate, period) FROM queue_jobs.named_limit WHERE name = $1", {"limit", "number"},
+	NULL, "The limit is changed.", "There is no such limit.", NULL},
+	{"change_rate", "Change", "SELECT queue_jobs.define_limit(name, max_running, $2::int, period) FROM queue_jobs.named_limit WHERE name = $1", {"limit", "number"},
+	NULL, "The limit is changed.", "There is no such limit.", NULL},
 	{"pause_replica", "Pause", "SELECT queue_jobs.pause_replica($1)", {"name"}, NULL, "No job reads from the replica.", "No job reads from the replica.", NULL},
 	{"resume_replica", "Resume", "SELECT queue_jobs.resume_replica($1)", {"name"}, NULL, "Jobs may read from the replica.", "Jobs may read from the replica.", NULL},
 };

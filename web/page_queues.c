@@ -9,6 +9,9 @@
 static const char queues_sql[] = "SELECT * FROM queue_jobs.queue ORDER BY queue LIMIT 1000";
 static const char routing_sql[] = "SELECT position, selector, queue FROM queue_jobs.routing_rule ORDER BY position";
 
+static const char limits_sql[] =
+	"SELECT name, max_running, rate, period, running, used, closed_until, closed_until IS NOT NULL AS closed FROM queue_jobs.named_limit ORDER BY name LIMIT 1000";
+
 static const char *const states[] = {"available", "executing", "retryable", "scheduled", "waiting"};
 
 /* Older versions have no jobs that wait for others. */
@@ -68,6 +71,69 @@ add_routing(Page *page)
 	add_raw(out, "</ol>\n");
 }
 
+/* A number of a limit, in place: it can be changed. */
+static void
+add_limit_number(Page *page, const char *action, const char *limit, const char *taken, const char *most)
+{
+	Buffer	   *out = &page->out;
+
+	if (most == NULL)
+		return;
+	add(out, "%h of ", taken ? taken : "?");
+	if (options.read_only)
+	{
+		add(out, "%h", most);
+		return;
+	}
+	form_begin(page, action, "button");
+	form_hidden(page, "limit", limit);
+	add(out, "<input name=\"number\" type=\"number\" min=\"1\" required value=\"%h\" aria-label=\"%h\"><button>Change</button>", most, limit);
+	form_end(page);
+}
+
+static void
+add_limit_actions(Page *page, const char *limit, bool closed)
+{
+	if (options.read_only)
+		return;
+	if (closed)
+		add_button(page, "open_limit", "limit", limit, "Open", "");
+	form_begin(page, "close_limit", "button");
+	form_hidden(page, "limit", limit);
+	add(&page->out, "<input name=\"duration\" required maxlength=\"50\" value=\"1 min\" aria-label=\"Close %h for\"><button>Close</button>", limit);
+	form_end(page);
+}
+
+static void
+add_limits(Page *page)
+{
+	Buffer	   *out = &page->out;
+	Answer	   *limits = page_ask(page, limits_sql, 0);
+
+	if (rows(limits) == 0)
+		return;
+	add_raw(out, "<h2>Limits that workers share</h2><div class=\"scroll\"><table id=\"limits\" data-live><thead><tr><th scope=\"col\">Limit</th>"
+			"<th scope=\"col\">State</th><th scope=\"col\">Running</th><th scope=\"col\">Used</th><th scope=\"col\">Period</th>"
+			"<th scope=\"col\"><span class=\"hidden\">Actions</span></th></tr></thead><tbody>\n");
+	for (int i = 0; i < rows(limits); i++)
+	{
+		const char *limit = cell(limits, i, "name");
+		bool		closed = is_true(limits, i, "closed");
+
+		add(out, "<tr data-key=\"%h\"><th scope=\"row\">%h</th><td>%r", limit, limit, closed ? "<span class=\"tag warn\">closed</span> until " : "open");
+		if (closed)
+			add_time(out, cell(limits, i, "closed_until"));
+		add_raw(out, "</td><td>");
+		add_limit_number(page, "change_limit", limit, cell(limits, i, "running"), cell(limits, i, "max_running"));
+		add_raw(out, "</td><td>");
+		add_limit_number(page, "change_rate", limit, cell(limits, i, "used"), cell(limits, i, "rate"));
+		add(out, "</td><td>%h</td><td class=\"actions\">", cell(limits, i, "period") ? cell(limits, i, "period") : "");
+		add_limit_actions(page, limit, closed);
+		add_raw(out, "</td></tr>\n");
+	}
+	add_raw(out, "</tbody></table></div>\n");
+}
+
 void
 page_queues(Page *page)
 {
@@ -89,6 +155,7 @@ page_queues(Page *page)
 			add(out, "<option value=\"%h\">", cell(queues, i, "queue"));
 		add_raw(out, "</datalist>\n");
 	}
+	add_limits(page);
 	add_routing(page);
 	page_end(page);
 }

@@ -128,6 +128,24 @@ class Actions:
             self.confirm('Move all jobs')
             self.said(waiting + ' jobs moved.')
 
+    def test_limit(self):
+        limit = 'limit' + str(self.script)
+        server.psql("SELECT queue_jobs.define_limit('%s', max_running => 2)" % limit)
+        row = 'tr[data-key="%s"] ' % limit
+        self.go('/queues')
+        self.browser.type(row + 'input[name=duration]', ' 30 s')
+        self.browser.click(row + 'form[action$="/close_limit"] button')
+        self.said('The limit is closed.')
+        self.assertEqual(server.psql("SELECT closed_until > now() + interval '1 min' FROM queue_jobs.named_limit WHERE name = '%s'" % limit), 't')
+        self.browser.click(row + 'form[action$="/open_limit"] button')
+        self.said('The limit is open.')
+        self.assertEqual(server.psql("SELECT closed_until IS NULL FROM queue_jobs.named_limit WHERE name = '%s'" % limit), 't')
+        self.browser.type(row + 'form[action$="/change_limit"] input[name=number]', '3')
+        self.browser.click(row + 'form[action$="/change_limit"] button')
+        self.said('The limit is changed.')
+        self.assertEqual(server.psql("SELECT max_running > 2 FROM queue_jobs.named_limit WHERE name = '%s'" % limit), 't')
+        server.psql("SELECT queue_jobs.drop_limit('%s')" % limit)
+
     def test_worker(self):
         name = urllib.parse.quote(NASTY, safe='')
         self.go('/worker?name=' + name)
