@@ -78,7 +78,7 @@ DATA       = $(filter-out $(DATA_built),$(wildcard src/sql/$(EXTENSION)--*.sql))
 DOC_FILES   = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/*/* bridge/*)
 DOC_FOLDERS = $(sort $(dir $(DOC_FILES)))
 
-REGRESS        = setup registry change_worker enqueue two_phase enqueue_many options execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates waiting aliases quota breaker duplicates idempotent run_due record cron schedule events limits named_limits selectors migrate encrypt statistics metric batch_cases context bounds ddl_guard teardown
+REGRESS        = setup registry change_worker enqueue two_phase enqueue_many options execute fail claim steer search batch workflow long_jobs explain views comments states bad_input privileges rights history dedup dedup_updates waiting aliases quota breaker duplicates idempotent run_due record cron schedule events limits fair named_limits selectors migrate encrypt statistics metric batch_cases context bounds ddl_guard teardown
 ISOLATION      = claim_claim claim_cancel cancel_running claim_complete claim_savepoints enqueue_rollback fencing steer_claim disable_worker isolation_levels change_worker rename_worker lane_creation pause_claim falls_due passed_over dedup_until_executing dedup_until_executed dedup_steered dedup_many dedup_owners key_hint run_once publish lock_record record_layers limit_slots breaker named_limits prepared explain migrate batch_end batch_levels signals signal_levels claimed_signals dedup_begun parent_ends waiting
 ISOLATION_OPTS = --inputdir=test/isolation
 # The tests' output has other widths in another encoding, and UTF8 does not go with each server's own locale.

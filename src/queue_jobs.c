@@ -13,6 +13,7 @@
 #include "database_slot.h"
 #include "end_news.h"
 #include "executor_slot.h"
+#include "fair_turn.h"
 #include "fmgr.h"
 #include "hooks.h"
 #include "job_lock.h"
@@ -48,6 +49,7 @@ _PG_init(void)
 	database_slots_init();
 	executor_slots_init();
 	lane_hints_init(lane_known_content);
+	fair_turns_init();
 	charges_init();
 	lost_claims_init();
 	key_hints_init();

@@ -78,6 +78,7 @@ change_args(LiveTable *table, Job *job, const Lane *lane, Jsonb *args)
 	dedup_set_key(job, worker, args,
 				  job->dedup_key && !is_encrypted_dedup_token(job->dedup_key) ? job->dedup_key : NULL);
 	job->args = stored;
+	worker_place_job(worker, job);
 	if (worker->encrypt != NULL || (job->encrypted & ENCRYPTED_ARGS))
 	{
 		encrypt_args(job, worker);

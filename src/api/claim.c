@@ -274,7 +274,7 @@ typedef struct Claim
 
 /* Whether the lane is among the candidates, for a look without shared memory. */
 static bool
-is_claimable(int32 lane, void *candidates)
+is_claimable(int64 lane, void *candidates)
 {
 	return candidates_serve(candidates, lane);
 }

@@ -91,7 +91,7 @@ identify(Claimed *claimed)
 
 	claimed->lane = lane_get(claimed->job.lane);
 	if (claimed->lane == NULL)
-		elog(ERROR, "lane %d is missing", claimed->job.lane);
+		elog(ERROR, "lane %d is missing", lane_row(claimed->job.lane));
 	claimed->worker = registry_worker(claimed->lane->worker);
 	if (claimed->worker == NULL)
 		claimed->worker = registry_default_worker(claimed->lane->worker, claimed->lane->queue);

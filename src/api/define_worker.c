@@ -659,8 +659,28 @@ set_encryption(Definition *definition)
 	encryption_check_options(PG_GETARG_ARRAYTYPE_P(ARG(encrypt)), PG_GETARG_BOOL(ARG(encrypt_result)),
 							 PG_GETARG_ARRAYTYPE_P(ARG(loggable_args)),
 							 text_argument(fcinfo, ARG(concurrency_key)),
+							 text_argument(fcinfo, ARG(fair_key)),
 							 text_argument(fcinfo, ARG(record_key)), text_argument(fcinfo, ARG(limit_cost)),
 							 !PG_ARGISNULL(ARG(remaining_work)));
+}
+
+/* Sets fair_key and fair_weights. */
+static void
+set_fair_shares(Definition *definition)
+{
+	FunctionCallInfo fcinfo = definition->fcinfo;
+	char	   *key = text_argument(fcinfo, ARG(fair_key));
+
+	if (key != NULL && key[0] == '\0')
+		refuse_combination("fair_key is empty", "It names a key of the args.",
+						   "Give the key whose values take turns, or NULL for none.");
+	set_text(definition, COLUMN(fair_key), key);
+	refuse_null(fcinfo, ARG(fair_weights), "fair_weights");
+	worker_check_fair_weights(PG_GETARG_JSONB_P(ARG(fair_weights)));
+	if (key == NULL && JB_ROOT_COUNT(PG_GETARG_JSONB_P(ARG(fair_weights))) > 0)
+		refuse_combination("fair_weights needs fair_key", "Weights are those of its values, and fair_key is NULL.",
+						   "Give fair_key, or leave fair_weights out.");
+	set_datum(definition, COLUMN(fair_weights), PG_GETARG_DATUM(ARG(fair_weights)));
 }
 
 /* ---- aliases ---- */
@@ -870,6 +890,7 @@ worker_define(FunctionCallInfo fcinfo, const StoredRow *stored)
 	set_consistency(&definition);
 	set_followers(&definition, name);
 	set_encryption(&definition);
+	set_fair_shares(&definition);
 	aliases = set_aliases(&definition, name);
 	if (before != NULL)
 		worker_tell_reset(fcinfo, name, before);

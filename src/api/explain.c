@@ -581,7 +581,7 @@ count_before(const Subject *subject, const LanePosition *end, int most, LanePosi
 	MemoryContext old = MemoryContextSwitchTo(context);
 
 	*first = highest_position;
-	lane_scan_begin(&scan, subject->table, subject->lane->id, lowest_position, snapshot, subject->now);
+	lane_scan_begin(&scan, subject->table, subject->job.lane, lowest_position, snapshot, subject->now);
 	for (int looked = 0; count < most && looked < MOST_COUNTED_BEFORE && lane_scan_next(&scan, &job);
 		 looked++)
 	{

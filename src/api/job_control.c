@@ -462,6 +462,7 @@ control_retry_finished(JobControl *control, FinishedJob *finished, bool in_order
 	make_available(job);
 	if (worker != NULL)
 		dedup_move_key(job, worker);	/* a version before may have hashed it otherwise */
+	worker_place_job(worker, job);
 	job->crashes = 0;
 	job->expires_at = NO_TIME;
 	if (job_failures(job) > 0 && job_failures(job) >= finished->max_attempts - job->uncharged)

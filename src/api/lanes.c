@@ -61,7 +61,7 @@ Datum
 queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int32		lane;
+	int64		lane;
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
@@ -71,14 +71,15 @@ queue_jobs_lane_duplicates(PG_FUNCTION_ARGS)
 								 Int64GetDatum(lane_hint_counted(lane, LANE_DROPPED)),
 								 Int64GetDatum(lane_hint_counted(lane, LANE_MERGED))};
 
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (lane_value(lane) == 0)	/* they are counted for all values together */
+			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
 }
 
 /* Copies the hint of a lane; false if the lane has none. *refused: whether a limit refused its last claim. */
 static bool
-copy_hint(int32 lane, LaneHint *copy, bool *refused)
+copy_hint(int64 lane, LaneHint *copy, bool *refused)
 {
 	LaneHint   *hint = hint_lock(lane);
 
@@ -95,7 +96,7 @@ Datum
 queue_jobs_lane_hints(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int32		lane;
+	int64		lane;
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; lane_hint_next(&i, &lane); i++)

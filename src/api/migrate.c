@@ -105,8 +105,8 @@ move(Migration *migration, TupleTableSlot *slot, Job *job, const Lane *lane, Wor
 	Job			before = *job;
 
 	limit_passed_by(worker, job);
-	job->lane = lane_for(definition, migration->to, lane->owner);
-	lane_hint_moved(lane->id, job->lane);
+	job->lane = lane_of_value(lane_for(definition, migration->to, lane->owner), lane_value(before.lane));
+	lane_hint_moved(before.lane, job->lane);
 	dedup_move_key(job, definition);
 	waiting_moved(&before, job);
 	live_update(&migration->table, slot, job);

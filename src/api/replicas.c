@@ -202,7 +202,7 @@ Datum
 queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	int32		lane;
+	int64		lane;
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
@@ -214,7 +214,7 @@ queue_jobs_load_balancing_counts(PG_FUNCTION_ARGS)
 			Datum		values[3];
 			bool		nulls[3] = {0};
 
-			if (count == 0)
+			if (count == 0 || lane_value(lane) != 0)
 				continue;
 			values[0] = Int32GetDatum(lane);
 			values[1] = CStringGetTextDatum(load_balancing_name(strategy));

@@ -88,7 +88,7 @@ find(const Subject *subject, const ReasonCheck *check, uint64 key, Memory *memor
 	bool		known;
 	Found	   *found;
 
-	key = hash_combine64(hash_combine64(key, (uint64) subject->lane->id), (uint64) PointerGetDatum(check));
+	key = hash_combine64(hash_combine64(key, (uint64) subject->job.lane), (uint64) PointerGetDatum(check));
 	found = hash_search(memory->found, &key, HASH_ENTER, &known);
 	if (known)
 		return found;

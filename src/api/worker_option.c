@@ -327,7 +327,8 @@ split_keys(char *keys)
 
 void
 encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
-						 char *concurrency_key, char *record_key, char *limit_cost, bool remaining_work)
+						 char *concurrency_key, char *fair_key, char *record_key, char *limit_cost,
+						 bool remaining_work)
 {
 	List	   *names = text_list(PointerGetDatum(encrypt));
 
@@ -342,6 +343,8 @@ encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *log
 	check_encrypt_names(names);
 	refuse_keys(names, split_keys(concurrency_key), "concurrency_key",
 				"Jobs are counted by its value, which must be readable.");
+	refuse_keys(names, fair_key != NULL ? list_make1(fair_key) : NIL, "fair_key",
+				"Jobs take turns by its value, which must be readable.");
 	refuse_keys(names, split_keys(record_key), "record_key",
 				"The record is found by its value, which must be readable.");
 	refuse_keys(names, limit_cost == NULL ? NIL : list_make1(limit_cost), "limit_cost",

@@ -95,7 +95,7 @@ extern void limit_names_check(ArrayType *array);
  * names.
  */
 extern void encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
-									 char *concurrency_key, char *record_key, char *limit_cost,
+									 char *concurrency_key, char *fair_key, char *record_key, char *limit_cost,
 									 bool remaining_work);
 
 /*

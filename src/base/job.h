@@ -109,6 +109,28 @@ typedef enum JobEvent
 	EVENT_IS_RELEASED,			/* what it waited for has come */
 } JobEvent;
 
+/*
+ * The number of a lane, as processes know it: that of its row. Jobs of a worker with a fair_key wait apart,
+ * those of each value of it: for them it has the value's hash, which is not 0, in its upper half.
+ */
+static inline int32
+lane_row(int64 lane)
+{
+	return (int32) lane;
+}
+
+static inline int32
+lane_value(int64 lane)
+{
+	return (int32) (lane >> 32);
+}
+
+static inline int64
+lane_of_value(int64 lane, int32 value)
+{
+	return (int64) value << 32 | (uint32) lane_row(lane);
+}
+
 /* The place of a job in its lane. */
 typedef struct LanePosition
 {
@@ -121,6 +143,7 @@ static const LanePosition highest_position = {PG_INT32_MAX, PG_INT64_MAX};	/* be
 
 /* A member for each column (job_columns.h), and what is known of a job while a process has it. */
 #define Job_bigint int64
+#define Job_lane int64
 #define Job_integer int32
 #define Job_smallint int16
 #define Job_boolean bool

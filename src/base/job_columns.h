@@ -23,8 +23,8 @@
 JOB_COLUMN(id, bigint)
 JOB_COLUMN(created_at, timestamptz)
 JOB_COLUMN(run_at, timestamptz)
-JOB_COLUMN(lane, integer)
-LIVE_COLUMN(place, integer)			/* where it waits, if parked (park.c); in Job, 0: in its lane */
+JOB_COLUMN(lane, lane)				/* with the value of fair_key: lane_row(), lane_value() */
+LIVE_COLUMN(place, bigint)			/* where it waits, if parked (park.c); in Job, 0: in its lane */
 JOB_COLUMN(priority, integer)
 JOB_COLUMN(version, integer)
 JOB_COLUMN(attempt, integer)		/* starts so far */
@@ -58,6 +58,7 @@ JOB_COLUMN(progress, float8)		/* how far it has said it is, if has_progress */
 JOB_COLUMN(message, text)			/* what it has said of that */
 JOB_COLUMN(options, jsonb)			/* what it has in place of its worker's (worker.h), or NULL */
 
+LIVE_COLUMN(fair, integer)			/* hash of its fair_key's value; in Job always 0: lane has it */
 JOB_COLUMN(call, bigint)			/* id that the call took whose args it has (waiting.c); 0: see there */
 LIVE_COLUMN(quiet_at, timestamptz)	/* debounced: due then, not at run_at; in Job always NO_TIME */
 LIVE_COLUMN(no_later, timestamptz)	/* debounced: no later call puts it off beyond this time */

@@ -25,7 +25,7 @@ int			queue_jobs_max_executors_per_database = 4;
 int			queue_jobs_max_executors_per_role = 0;
 char	   *queue_jobs_pools = NULL;	/* see pools.h */
 int			queue_jobs_max_databases = 64;
-int			queue_jobs_max_lanes = 8192;
+int			queue_jobs_max_lanes = 16384;
 int			queue_jobs_max_dead_jobs = 10000;
 int			queue_jobs_idle_timeout = 4000; /* milliseconds; DROP DATABASE waits 5 s */
 bool		queue_jobs_synchronous_commit = false;
@@ -95,7 +95,7 @@ settings_define(GucStringCheckHook check_pools)
 	DefineCustomIntVariable("queue_jobs.max_lanes",
 							"Number of lanes (worker, queue and owner) with jobs for which shared memory has a hint where to look.",
 							"Jobs of lanes beyond this number run all the same, but in an order that is less exact. Lanes without jobs do not count.",
-							&queue_jobs_max_lanes, 8192, 64, 1000000, at_start, 0, NULL, NULL, NULL);
+							&queue_jobs_max_lanes, 16384, 64, 1000000, at_start, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("queue_jobs.max_dead_jobs",
 							"Number of dead jobs of each worker and owner that are kept.",
 							"The oldest beyond it are removed, as are those that have been dead for 180 days.",

@@ -94,9 +94,10 @@ content_of(const char *worker, const char *queue, Oid owner)
 }
 
 bool
-lane_known_content(int32 id, LaneContent *content)
+lane_known_content(int64 id, LaneContent *content)
 {
-	LaneEntry  *entry = known_lanes == NULL ? NULL : hash_search(known_lanes, &id, HASH_FIND, NULL);
+	int32		row = lane_row(id);
+	LaneEntry  *entry = known_lanes == NULL ? NULL : hash_search(known_lanes, &row, HASH_FIND, NULL);
 
 	if (entry == NULL || entry->lane == NULL)
 		return false;
@@ -345,8 +346,9 @@ lane_siblings(const Lane *lane)
 }
 
 const Lane *
-lane_get(int32 id)
+lane_get(int64 id)
 {
+	int32		row = lane_row(id);
 	LaneEntry  *entry;
 	LaneRows	rows;
 	ScanKeyData key;
@@ -354,10 +356,10 @@ lane_get(int32 id)
 	bool		in_progress = false;
 
 	refresh_lanes();
-	entry = hash_search(lanes_by_id, &id, HASH_FIND, NULL);
+	entry = hash_search(lanes_by_id, &row, HASH_FIND, NULL);
 	if (entry != NULL)
 		return entry->lane;
-	ScanKeyInit(&key, Anum_lane_id, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(id));
+	ScanKeyInit(&key, Anum_lane_id, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(row));
 	rows_begin(&rows, REL_LANE_KEY, 1, &key);
 	lane = rows_next(&rows, &in_progress);
 	rows_end(&rows);
@@ -557,7 +559,7 @@ lane_owners_of_mine(int most)
 }
 
 bool
-lane_claimable_by(int32 id, Oid role)
+lane_claimable_by(int64 id, Oid role)
 {
 	const Lane *lane = lane_get(id);
 

@@ -30,15 +30,15 @@ typedef struct Lane
 extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
 
 /*
- * NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good.
+ * The lane of that number, whatever value of fair_key is in it. NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good.
  */
-extern const Lane *lane_get(int32 id);
+extern const Lane *lane_get(int64 id);
 
 /*
  * The lane's content; false if this session has never met the lane. A session may ask at any time, also when
  * its transaction has ended. lane_name_hash() is the hash of a worker or queue in LaneContent.
  */
-extern bool lane_known_content(int32 id, LaneContent *content);
+extern bool lane_known_content(int64 id, LaneContent *content);
 extern uint64 lane_name_hash(const char *name);
 
 /* The lane itself, and others of its content, as "const Lane *". Good until the next call here. */
@@ -79,7 +79,7 @@ extern bool lane_owner_is_mine(Oid owner);
 extern List *lane_owners_of_mine(int most);
 
 /* Whether the role has the rights to claim that lane's jobs. */
-extern bool lane_claimable_by(int32 id, Oid role);
+extern bool lane_claimable_by(int64 id, Oid role);
 
 /* Why no job of the lane can start, or NULL: paused, disabled, or something that it needs is missing. */
 extern char *lane_blocked(const Lane *lane, const Worker *worker);

@@ -92,7 +92,7 @@ static WorkerCounters *all_counters = NULL;	/* open addressing by database and h
 static int
 counters_size(void)
 {
-	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 8;
+	return all_counters == NULL ? 0 : queue_jobs_max_lanes / 16;
 }
 
 /* Returns the counters at a place. */
@@ -379,7 +379,7 @@ statistics_transaction_end(XactEvent event)
 void
 statistics_init(void)
 {
-	shared_add_array(queue_jobs_max_lanes / 8, sizeof(WorkerCounters), (void **) &all_counters);
+	shared_add_array(queue_jobs_max_lanes / 16, sizeof(WorkerCounters), (void **) &all_counters);
 }
 
 /* ---- reading ---- */

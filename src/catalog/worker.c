@@ -11,11 +11,14 @@
 #include "arguments.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "common/jsonapi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
 #include "utils/rel.h"
 #include "worker.h"
 
@@ -30,6 +33,7 @@
 #define OID_milliseconds INTERVALOID
 #define OID_tags TEXTARRAYOID
 #define OID_keys TEXTARRAYOID
+#define OID_weights JSONBOID
 #define OID_if_waiting TEXTOID
 #define OID_strategy TEXTOID
 #define OID_urgency TEXTOID
@@ -217,6 +221,152 @@ worker_deduplicates_by(const Worker *worker, const char *key, int length)
 	return lists(worker->dedup_args, key, length);
 }
 
+/* ---- fair_key ---- */
+
+/* Returns the hash of a value of fair_key; NULL: there is none. */
+static int32
+fair_hash(JsonbValue *value)
+{
+	JsonbValue	none = {.type = jbvNull};
+	uint64		hash = key_hash_jsonb(JsonbValueToJsonb(value != NULL ? value : &none), 0);
+
+	hash = (hash ^ hash >> 32) & PG_INT32_MAX;
+	return hash == 0 ? 1 : (int32) hash;
+}
+
+int32
+worker_fair_value(const Worker *worker, Jsonb *args)
+{
+	if (worker->fair_key == NULL)
+		return 0;
+	args = (Jsonb *) PG_DETOAST_DATUM(PointerGetDatum(args));	/* new ones may be compressed already */
+	return fair_hash(JB_ROOT_IS_OBJECT(args) ? jsonb_member(&args->root, worker->fair_key) : NULL);
+}
+
+void
+worker_place_job(const Worker *worker, Job *job)
+{
+	if (worker != NULL && worker->fair_key != NULL)
+		job->lane = lane_of_value(job->lane, worker_fair_value(worker, job->args));
+}
+
+/* Returns a number as a weight; 0 if it is none. */
+static int
+weight_of(Numeric number)
+{
+	Datum		value = NumericGetDatum(number);
+	Datum		least = DirectFunctionCall1(int4_numeric, Int32GetDatum(1));
+	Datum		most = DirectFunctionCall1(int4_numeric, Int32GetDatum(MOST_FAIR_WEIGHT));
+
+	if (numeric_is_nan(number) || DatumGetBool(DirectFunctionCall2(numeric_lt, value, least)) ||
+		DatumGetBool(DirectFunctionCall2(numeric_gt, value, most)) ||
+		!DatumGetBool(DirectFunctionCall2(numeric_eq, value, DirectFunctionCall1(numeric_floor, value))))
+		return 0;
+	return DatumGetInt32(DirectFunctionCall1(numeric_int4, value));
+}
+
+void
+worker_check_fair_weights(Jsonb *weights)
+{
+	JsonbIterator *iterator;
+	JsonbIteratorToken token;
+	JsonbValue	element;
+	char	   *name = "";
+
+	if (!JB_ROOT_IS_OBJECT(weights))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fair_weights is not an object"),
+				 errdetail("It is %s.", JsonbToCString(NULL, &weights->root, VARSIZE(weights))),
+				 errhint("Give values of fair_key and their weights, such as {\"acme\": 3}.")));
+	iterator = JsonbIteratorInit(&weights->root);
+	while ((token = JsonbIteratorNext(&iterator, &element, true)) != WJB_DONE)
+	{
+		Numeric		number;
+
+		if (token == WJB_KEY)
+			name = pnstrdup(element.val.string.val, element.val.string.len);
+		if (token != WJB_VALUE)
+			continue;
+		number = element.type == jbvNumeric ? element.val.numeric : NULL;
+		if (number == NULL || weight_of(number) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid weight of \"%s\" in fair_weights", name),
+					 errdetail("It is %s.",
+							   JsonbToCString(NULL, &JsonbValueToJsonb(&element)->root, 0)),
+					 errhint("Give an integer from 1 to %d.", MOST_FAIR_WEIGHT)));
+	}
+}
+
+/*
+ * A record of fair_weights as a text: hash of a value and weight in hexadecimal digits. A number or boolean
+ * that a text stands for has the same weight as the text.
+ */
+#define WEIGHT_RECORD "%08x%03x"
+#define WEIGHT_HASH_LENGTH 8
+#define WEIGHT_LENGTH 11
+
+/* Adds records for the values that a text can be. */
+static void
+append_weight(StringInfo records, char *text, int weight)
+{
+	int			length = strlen(text);
+	JsonbValue	value = {.type = jbvString, .val.string = {length, text}};
+
+	appendStringInfo(records, WEIGHT_RECORD, fair_hash(&value), weight);
+	if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+		value = (JsonbValue) {.type = jbvBool, .val.boolean = text[0] == 't'};
+	else if (IsValidJsonNumber(text, length))
+	{
+		value.type = jbvNumeric;
+		value.val.numeric = DatumGetNumeric(DirectFunctionCall3(numeric_in, CStringGetDatum(text),
+																ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	}
+	else
+		return;
+	appendStringInfo(records, WEIGHT_RECORD, fair_hash(&value), weight);
+}
+
+/* Writes the weights as records; NULL if there are none. */
+static char *
+joined_weights(Jsonb *weights)
+{
+	StringInfoData records;
+	JsonbIterator *iterator = JsonbIteratorInit(&weights->root);
+	JsonbIteratorToken token;
+	JsonbValue	element;
+	char	   *name = NULL;
+
+	if (JB_ROOT_COUNT(weights) == 0)
+		return NULL;
+	initStringInfo(&records);
+	while ((token = JsonbIteratorNext(&iterator, &element, true)) != WJB_DONE)
+	{
+		if (token == WJB_KEY)
+			name = pnstrdup(element.val.string.val, element.val.string.len);
+		else if (token == WJB_VALUE && element.type == jbvNumeric && weight_of(element.val.numeric) > 0)
+			append_weight(&records, name, weight_of(element.val.numeric));
+	}
+	return records.data;
+}
+
+int
+worker_fair_weight(const Worker *worker, int32 value)
+{
+	char		hash[WEIGHT_HASH_LENGTH + 1];
+	unsigned int weight = 1;
+
+	if (worker->fair_weights == NULL)
+		return 1;
+	snprintf(hash, sizeof(hash), "%08x", value);
+	for (const char *record = worker->fair_weights; *record != '\0'; record += WEIGHT_LENGTH)
+		if (memcmp(record, hash, WEIGHT_HASH_LENGTH) == 0 &&
+			sscanf(record + WEIGHT_HASH_LENGTH, "%3x", &weight) == 1)
+			break;
+	return (int) weight;
+}
+
 char *
 worker_search_path(const Worker *worker, const WorkerTexts *texts)
 {
@@ -258,6 +408,7 @@ worker_is_of_row(const Worker *worker, HeapTuple tuple)
 #define READ_milliseconds(i) (READ_microseconds(i) / 1000)
 #define READ_tags(i) joined_tags(v[i])
 #define READ_keys(i) (n[i] ? NULL : encrypted_keys(v[i]))
+#define READ_weights(i) (n[i] ? NULL : joined_weights(DatumGetJsonbP(v[i])))
 #define READ_value(i, names) Max(option_value(names, TextDatumGetCString(v[i])), 0)
 #define READ_strategy(i) READ_value(i, strategy_names)
 #define READ_if_waiting(i) (n[i] ? IF_WAITING_DROP : READ_value(i, if_waiting_names))
@@ -397,6 +548,7 @@ free_string(char **string)
 #define STRING_text(action, member) action(&(member));
 #define STRING_tags(action, member) action(&(member));
 #define STRING_keys(action, member) action(&(member));
+#define STRING_weights(action, member) action(&(member));
 #define STRING_role(action, member)
 #define STRING_integer(action, member)
 #define STRING_boolean(action, member)

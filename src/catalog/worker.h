@@ -107,6 +107,7 @@ typedef struct RowVersion
 #define Worker_milliseconds int
 #define Worker_tags char *
 #define Worker_keys char *
+#define Worker_weights char *
 #define Worker_strategy DedupStrategy
 #define Worker_if_waiting IfWaiting
 #define Worker_urgency Urgency
@@ -170,6 +171,20 @@ extern bool worker_encrypts(const Worker *worker, const char *key, int length);
 
 /* Whether dedup_args, which the worker has, name the args key. */
 extern bool worker_deduplicates_by(const Worker *worker, const char *key, int length);
+
+/*
+ * The hash, above 0, of the value that args have of the worker's fair_key; 0 if it has none. Values are the
+ * same as jsonb compares them, and null is as none. The second function gives a job the lane of its value.
+ */
+extern int32 worker_fair_value(const Worker *worker, Jsonb *args);
+extern void worker_place_job(const Worker *worker, Job *job);
+
+/* How many jobs the value of that hash gets in a turn. */
+extern int	worker_fair_weight(const Worker *worker, int32 value);
+
+/* ERROR if fair_weights are no object of weights. */
+#define MOST_FAIR_WEIGHT 1000
+extern void worker_check_fair_weights(Jsonb *weights);
 
 /*
  * Returns the worker; for a job that has options of its own, as a schedule's command has, a copy in the

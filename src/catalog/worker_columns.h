@@ -72,6 +72,8 @@ WORKER_COLUMN(max_delay, microseconds)	/* 0: none */
 WORKER_COLUMN(dedup_args, keys)			/* args keys, one a line, that are in the key of a job; NULL: all */
 WORKER_COLUMN(cancel_running, boolean)	/* if_deduplicated, beside reschedule_once */
 WORKER_COLUMN(aliases, tags)			/* its former names, one a line, the latest first */
+WORKER_COLUMN(fair_key, text)			/* args key whose values take turns, or NULL */
+WORKER_COLUMN(fair_weights, weights)	/* of values that weigh more than 1 (worker_fair_weight()) */
 WORKER_COLUMN(limits, keys)				/* limits that it shares (named_limit.h), one a line; or NULL */
 WORKER_COLUMN(limit_cost, text)			/* args key of what a job counts for in these; NULL: 1 */
 WORKER_COLUMN(max_waiting, integer)		/* jobs of one role that wait; 0: no limit */

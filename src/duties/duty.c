@@ -666,7 +666,7 @@ static int
 successes_of(const char *worker, bool take)
 {
 	int			successes = 0;
-	int32		id;
+	int64		id;
 
 	for (int i = 0; lane_hint_next(&i, &id); i++)
 	{

@@ -318,7 +318,7 @@ end_hold(Run *run)
 {
 	session_holds_forget();
 	/* put back, it was published too soon as well */
-	(void) lane_hint_publish(run->task->lane->id, job_position(&run->job));
+	(void) lane_hint_publish(run->job.lane, job_position(&run->job));
 	unit_begin();
 	MemoryContextSwitchTo(run_context);
 	live_open(&run->table);

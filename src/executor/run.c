@@ -331,7 +331,7 @@ typedef struct Wanted
 {
 	Run		   *run;
 	int64		passed_over;	/* not this job; 0: any */
-	int32		lane;			/* in which it was met, or 0 */
+	int64		lane;			/* in which it was met, or 0 */
 	LanePosition position;		/* where it was */
 } Wanted;
 
@@ -344,7 +344,7 @@ try_to_take(ClaimWalk *walk, Candidate *candidate)
 
 	if (wanted->passed_over != 0 && candidate->walk->job.id == wanted->passed_over)
 	{
-		wanted->lane = candidate->lane->id;
+		wanted->lane = candidate->id;
 		wanted->position = candidate->key;
 		return TRIED_PASSED_BY;
 	}

@@ -151,7 +151,7 @@ start_try(Start *start)
 static bool
 start_has_row(const Start *start)
 {
-	if (lane_hint_present(start->candidate->lane->id))
+	if (lane_hint_present(start->candidate->id))
 		return true;
 	if (live_is_out_of_reach(start->candidate->walk->scan.slot) || !start_has_key(start))
 		return false;

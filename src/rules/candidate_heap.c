@@ -200,7 +200,8 @@ fairness_compare(QueueTurns *a, QueueTurns *b)
 	return x < y ? -1 : x > y;
 }
 
-void
+/* Counts a turn of the queue: one job of a worker of that weight. */
+static void
 fairness_charge(QueueTurns *turns, int weight)
 {
 	times[turns->key.urgency] = clock_of(turns);
@@ -258,6 +259,122 @@ queue_in(CandidateQueue *queue)
 	pairingheap_add(&queue->candidates->queues[queue->urgency], &queue->node);
 }
 
+/* ---- values of a fair_key ---- */
+
+/* Above zero if lane a goes first. */
+static int
+compare_turns(const pairingheap_node *a, const pairingheap_node *b, void *unused)
+{
+	const Candidate *x = pairingheap_const_container(Candidate, fair_node, a);
+	const Candidate *y = pairingheap_const_container(Candidate, fair_node, b);
+
+	if (x->turn != y->turn)
+		return x->turn < y->turn ? 1 : -1;
+	return lane_position_compare(&y->turn_key, &x->turn_key);
+}
+
+/* Takes the first lane of a worker's values out of the heap of the queue, which itself is in no heap. */
+static void
+fair_out(CandidateQueue *queue, FairLanes *fair)
+{
+	if (fair->first != NULL)
+		pairingheap_remove(&queue->lanes, &fair->first->node);
+	fair->first = NULL;
+}
+
+/* Has the first lane of a worker's values stand in the heap of the queue. */
+static void
+fair_in(CandidateQueue *queue, FairLanes *fair)
+{
+	if (pairingheap_is_empty(&fair->lanes))
+		return;
+	fair->first = pairingheap_container(Candidate, fair_node, fair->lanes.ph_root);
+	pairingheap_add(&queue->lanes, &fair->first->node);
+}
+
+/* Puts a lane among those of its worker's values. */
+static void
+enter_turn(Candidate *candidate, int64 turn)
+{
+	candidate->turn = turn;
+	candidate->turn_key = candidate->key;
+	pairingheap_add(&candidate->fair->lanes, &candidate->fair_node);
+}
+
+/* Gives the lane, which has work, another turn; the queue is in no heap. */
+static void
+change_turn(Candidate *candidate, int64 turn)
+{
+	fair_out(candidate->queue, candidate->fair);
+	pairingheap_remove(&candidate->fair->lanes, &candidate->fair_node);
+	enter_turn(candidate, turn);
+	fair_in(candidate->queue, candidate->fair);
+}
+
+/* The turn of the lane's value. */
+static int64
+turn_of(const Candidate *candidate)
+{
+	return fair_turn(candidate->fair->worker, lane_value(candidate->id), candidate->fair_weight);
+}
+
+bool
+candidate_refresh_turn(Candidate *candidate)
+{
+	int64		turn;
+
+	if (candidate->fair == NULL || (turn = turn_of(candidate)) == candidate->turn)
+		return true;
+	queue_out(candidate->queue);
+	change_turn(candidate, turn);
+	queue_in(candidate->queue);
+	return candidate->fair->first == candidate;
+}
+
+void
+candidate_order_newcomer(Candidate *candidate)
+{
+	if (candidate->fair == NULL || lane_position_compare(&candidate->turn_key, &lowest_position) != 0)
+		return;
+	queue_out(candidate->queue);
+	change_turn(candidate, candidate->turn);
+	queue_in(candidate->queue);
+}
+
+Candidate  *
+candidate_other_value(const Candidate *candidate)
+{
+	pairingheap_node *root;
+
+	if (candidate->fair == NULL || pairingheap_is_empty(&candidate->fair->lanes))
+		return NULL;
+	root = candidate->fair->lanes.ph_root;
+	if (root == &candidate->fair_node)
+		root = root->first_child;
+	return root == NULL ? NULL : pairingheap_container(Candidate, fair_node, root);
+}
+
+/* ---- moving lanes ---- */
+
+/* Moves a lane of a value; the queue is in no heap. */
+static void
+place_value(Candidate *candidate, bool more, LanePosition key)
+{
+	FairLanes  *fair = candidate->fair;
+	bool		enters = more && !candidate->more;
+
+	fair_out(candidate->queue, fair);
+	if (candidate->more && !more)
+		pairingheap_remove(&fair->lanes, &candidate->fair_node);
+	candidate->more = more;
+	candidate->key = key;
+	if (enters)
+		enter_turn(candidate, turn_of(candidate));
+	if (pairingheap_is_empty(&fair->lanes))
+		fair_turn_over(fair->worker, candidate->turn);
+	fair_in(candidate->queue, fair);
+}
+
 void
 candidate_place(Candidate *candidate, bool more, LanePosition key)
 {
@@ -266,14 +383,39 @@ candidate_place(Candidate *candidate, bool more, LanePosition key)
 	if (candidate->more == more && lane_position_compare(&candidate->key, &key) == 0)
 		return;
 	queue_out(queue);
-	if (candidate->more)
-		pairingheap_remove(&queue->lanes, &candidate->node);
 	candidate->weight->with_more += more - candidate->more;
-	candidate->more = more;
-	candidate->key = key;
-	if (more)
-		pairingheap_add(&queue->lanes, &candidate->node);
+	if (candidate->fair != NULL)
+		place_value(candidate, more, key);
+	else
+	{
+		if (candidate->more)
+			pairingheap_remove(&queue->lanes, &candidate->node);
+		candidate->more = more;
+		candidate->key = key;
+		if (more)
+			pairingheap_add(&queue->lanes, &candidate->node);
+	}
 	queue_in(queue);
+}
+
+void
+candidate_charge(Candidate *candidate)
+{
+	CandidateQueue *queue = candidate->queue;
+	bool		moves = queue->candidates->by_turns[queue->urgency] || candidate->fair != NULL;
+	int64		turn;
+
+	if (moves)
+		queue_out(queue);
+	fairness_charge(queue->turns, candidate->worker->weight);
+	if (candidate->fair != NULL)
+	{
+		turn = fair_turn_take(candidate->fair->worker, lane_value(candidate->id), candidate->fair_weight);
+		if (candidate->more)
+			change_turn(candidate, turn);
+	}
+	if (moves)
+		queue_in(queue);
 }
 
 /* ---- making them ---- */
@@ -281,7 +423,7 @@ candidate_place(Candidate *candidate, bool more, LanePosition key)
 void
 candidates_create(Candidates *candidates, CandidateAdmit admit, bool in_turn, uint32 set)
 {
-	HASHCTL		ctl = {.keysize = sizeof(int32), .entrysize = sizeof(Candidate),
+	HASHCTL		ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Candidate),
 	.hcxt = CurrentMemoryContext};
 	HASHCTL		turns_ctl = {.keysize = sizeof(QueueTurns *), .entrysize = sizeof(TurnsEntry),
 	.hcxt = CurrentMemoryContext};
@@ -320,6 +462,27 @@ queue_of(Candidates *candidates, QueueTurns *turns, Urgency urgency)
 	return queue;
 }
 
+/* Returns the lanes of the values of a worker's fair_key in a queue. */
+static FairLanes *
+fair_lanes_of(CandidateQueue *queue, const char *worker)
+{
+	uint64		hash = lane_name_hash(worker);
+	FairLanes  *fair;
+	ListCell   *cell;
+
+	foreach(cell, queue->fair)
+	{
+		fair = lfirst(cell);
+		if (fair->worker == hash)
+			return fair;
+	}
+	fair = palloc0(sizeof(FairLanes));
+	fair->worker = hash;
+	fair->lanes.ph_compare = compare_turns;
+	queue->fair = lappend(queue->fair, fair);
+	return fair;
+}
+
 /* Returns the count of lanes with the worker's weight. */
 static CandidateWeight *
 weight_of(Candidates *candidates, const Worker *worker)
@@ -341,13 +504,27 @@ weight_of(Candidates *candidates, const Worker *worker)
 }
 
 Candidate  *
-known_candidate(Candidates *candidates, int32 lane)
+known_candidate(Candidates *candidates, int64 lane)
 {
 	return hash_search(candidates->lanes, &lane, HASH_FIND, NULL);
 }
 
+/* Finds out whether the process takes jobs of the lane: the same for all values of a fair_key. */
+static void
+admit_lane(Candidates *candidates, Candidate *candidate)
+{
+	if (candidates->admitted.lane != candidate->lane)
+	{
+		candidates->admitted = *candidate;
+		if (!candidates->admit(candidate->lane, &candidates->admitted.worker, &candidates->admitted.task))
+			candidates->admitted.worker = NULL;
+	}
+	candidate->worker = candidates->admitted.worker;
+	candidate->task = candidates->admitted.task;
+}
+
 Candidate  *
-candidate_of(Candidates *candidates, int32 id)
+candidate_of(Candidates *candidates, int64 id)
 {
 	Candidate  *candidate = known_candidate(candidates, id);
 	Candidate	new;
@@ -360,14 +537,18 @@ candidate_of(Candidates *candidates, int32 id)
 	{
 		.id = id, .lane = lane, .retry_at = DT_NOEND, .near = -1
 	};
-	if (!candidates->admit(lane, &new.worker, &new.task))
-		new.worker = NULL;
+	admit_lane(candidates, &new);
 	old = MemoryContextSwitchTo(candidates->context);
 	if (new.worker != NULL)
 	{
 		new.queue = queue_of(candidates, fairness_turns(lane->queue, new.worker->urgency),
 							 new.worker->urgency);
 		new.weight = weight_of(candidates, new.worker);
+		if (new.worker->fair_key != NULL)
+		{
+			new.fair = fair_lanes_of(new.queue, lane->worker);
+			new.fair_weight = worker_fair_weight(new.worker, lane_value(id));
+		}
 	}
 	candidate = hash_search(candidates->lanes, &id, HASH_ENTER, NULL);
 	*candidate = new;
@@ -376,7 +557,7 @@ candidate_of(Candidates *candidates, int32 id)
 }
 
 Candidate  *
-candidate_of_unhinted(Candidates *candidates, int32 id)
+candidate_of_unhinted(Candidates *candidates, int64 id)
 {
 	Candidate  *candidate = known_candidate(candidates, id);
 
@@ -422,7 +603,7 @@ candidates_outgrown(Candidates *candidates)
 }
 
 bool
-candidates_serve(Candidates *candidates, int32 lane)
+candidates_serve(Candidates *candidates, int64 lane)
 {
 	Candidate  *candidate = candidate_of(candidates, lane);
 

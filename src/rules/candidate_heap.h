@@ -9,6 +9,7 @@
 #ifndef QUEUE_JOBS_CANDIDATE_HEAP_H
 #define QUEUE_JOBS_CANDIDATE_HEAP_H
 
+#include "fair_turn.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "lib/pairingheap.h"
@@ -53,9 +54,6 @@ extern Urgency fairness_urgency(uint32 set, const bool has_work[URGENCIES], Time
 /* Called when no urgency has work: the process passes none over any more. */
 extern void fairness_idle(uint32 set);
 
-/* Counts a turn of the queue: one job of a worker of that weight. */
-extern void fairness_charge(QueueTurns *turns, int weight);
-
 struct Task;
 
 /* A claim's walk over the jobs of one lane. */
@@ -68,12 +66,13 @@ typedef struct LaneWalk
 	int			taken;			/* number of jobs */
 	bool		any_passed_by;
 	bool		over;			/* there is no further job */
+	bool		put_off;		/* the next job has not been read, and the scan has ended */
 	int			seen;			/* number of jobs */
 } LaneWalk;
 
 typedef struct Candidate
 {
-	int32		id;				/* of the lane: hash key */
+	int64		id;				/* of the lane: hash key */
 	const Lane *lane;
 	Worker	   *worker;			/* NULL: the process takes no jobs of this lane */
 	struct Task *task;			/* of an executor, or NULL */
@@ -81,9 +80,14 @@ typedef struct Candidate
 	LaneLook	look;
 	struct CandidateQueue *queue;
 	struct CandidateWeight *weight;
-	pairingheap_node node;		/* in queue->lanes, if "more" */
+	struct FairLanes *fair;		/* those of its worker, if the lane is of a value of fair_key; or NULL */
+	pairingheap_node node;		/* in queue->lanes, if "more"; of the lanes of "fair" only their first */
 	bool		more;			/* the lane has a job to try, or may have one */
 	LanePosition key;			/* that job's position; without a walk, no job stands before it */
+	pairingheap_node fair_node;	/* in fair->lanes, if "more" */
+	int64		turn;			/* when the value has its next job, as far as this process has heard */
+	LanePosition turn_key;		/* "key" as it was when the value came to that turn */
+	int			fair_weight;
 	int64		near;			/* LaneScan.near of the next scan; below zero: not known */
 	LaneWalk   *walk;			/* or NULL */
 	bool		noted;			/* this transaction has noted jobs that the hint does not show */
@@ -104,10 +108,29 @@ typedef struct CandidateQueue
 	QueueTurns *turns;
 	Urgency		urgency;
 	pairingheap lanes;			/* Candidate, by key */
+	List	   *fair;			/* of FairLanes */
 	pairingheap_node node;		/* in Candidates.queues, if there are any */
 	LanePosition key;			/* the first lane's, copied here for the processor's cache */
 	struct Candidates *candidates;
 } CandidateQueue;
+
+/*
+ * The lanes of the values of a worker's fair_key, in one queue. The first in turn stands in the queue's heap
+ * for all of them: so the worker's share of the queue does not depend on how many they are.
+ *
+ * Other processes have the values' turns go on. They only ever rise: so only the first lane's turn is read
+ * again before a job is tried there (candidate_refresh_turn()).
+ *
+ * Lanes that have the same turn go by the position where their jobs began when they came to it. If they went
+ * by the first job itself, a claim would have to open each of them: after a job was taken, the next one of its
+ * lane stands behind those of all other values.
+ */
+typedef struct FairLanes
+{
+	uint64		worker;			/* hash of its name */
+	pairingheap lanes;			/* Candidate, by turn, then by turn_key */
+	Candidate  *first;			/* the one that stands in the queue's heap, or NULL */
+} FairLanes;
 
 /* Workers of one urgency and weight. */
 typedef struct CandidateWeight
@@ -121,6 +144,7 @@ typedef struct Candidates
 {
 	MemoryContext context;		/* holds all of this */
 	CandidateAdmit admit;
+	Candidate	admitted;		/* of the lane that was asked for last: its lane, worker and task */
 	bool		in_turn;		/* queues take turns even if their workers weigh the same */
 	uint32		set;			/* the number by which the turns know these lanes */
 
@@ -136,7 +160,7 @@ typedef struct Candidates
 	TimestampTz retry_unhinted; /* when a lane without a hint may have jobs again */
 	uint64		lost;			/* the lane_hints_lost() up to which this process misses no lane */
 	uint64		losing;			/* lane_hints_lost() when the current round of looks into the index began */
-	int32		position;		/* how far that round has come */
+	int64		position;		/* how far that round has come */
 	bool		missing;		/* that round has met lanes that have no room for a hint */
 	int			taken_since;	/* jobs taken since that round last went on */
 	bool		doubted;		/* an ERROR may have left all this out of date */
@@ -148,6 +172,7 @@ typedef struct Candidates
 	TimestampTz now;
 	Snapshot	snapshot;
 	List	   *altered;		/* with a walk, or with jobs that the hint does not show */
+	int			opened;			/* lanes */
 	bool		has_urgency;	/* "urgency" is set */
 	Urgency		urgency;
 } Candidates;
@@ -162,31 +187,46 @@ extern void candidates_create(Candidates *candidates, CandidateAdmit admit, bool
 extern bool candidates_outgrown(Candidates *candidates);
 
 /* Whether the process takes jobs of the lane. */
-extern bool candidates_serve(Candidates *candidates, int32 lane);
+extern bool candidates_serve(Candidates *candidates, int64 lane);
 
 /* Returns the lane's candidate; NULL if the process does not know the lane yet. */
-extern Candidate *known_candidate(Candidates *candidates, int32 lane);
+extern Candidate *known_candidate(Candidates *candidates, int64 lane);
 
 /*
  * Returns the lane's candidate, and makes it if need be. NULL if the lane does not exist (yet): the caller
  * asks again when something happens in it.
  */
-extern Candidate *candidate_of(Candidates *candidates, int32 id);
+extern Candidate *candidate_of(Candidates *candidates, int64 id);
 
 /*
  * Does so for a lane without a hint, but keeps no candidate if the process takes no jobs of the lane. There
  * may be any number of such lanes, and candidates_outgrown() would come true because of them.
  */
-extern Candidate *candidate_of_unhinted(Candidates *candidates, int32 id);
+extern Candidate *candidate_of_unhinted(Candidates *candidates, int64 id);
 
 /* Moves a lane within the heaps. No other function does. */
 extern void candidate_place(Candidate *candidate, bool more, LanePosition key);
 
-/* Returns the lane that goes first. The queue must have a lane with work. */
-extern Candidate *queue_first_lane(const CandidateQueue *queue);
-
 /* Take a queue out of its heap, and put it back where it now belongs. A queue without work is in no heap. */
 extern void queue_out(CandidateQueue *queue);
 extern void queue_in(CandidateQueue *queue);
+
+/*
+ * Reads again when the first lane of its worker's values has its turn. False if another lane is the first
+ * now.
+ */
+extern bool candidate_refresh_turn(Candidate *candidate);
+
+/* Has the lane go by its first job, now that this is known, among lanes that have the same turn. */
+extern void candidate_order_newcomer(Candidate *candidate);
+
+/* Counts a job that was taken from the lane: a turn of its queue, and of its value. */
+extern void candidate_charge(Candidate *candidate);
+
+/* Another lane of the same worker's values that has work, as far as is known, or NULL. */
+extern Candidate *candidate_other_value(const Candidate *candidate);
+
+/* Returns the lane that goes first. The queue must have a lane with work. */
+extern Candidate *queue_first_lane(const CandidateQueue *queue);
 
 #endif

@@ -29,7 +29,7 @@
 static bool
 candidate_look(Candidates *candidates, Candidate *candidate)
 {
-	if (!lane_hint_look(candidate->lane->id, &candidate->look, candidates->now))
+	if (!lane_hint_look(candidate->id, &candidate->look, candidates->now))
 		return false;
 	candidate->retry_at = DT_NOEND;
 	if (candidate->look.revisit_at != NO_TIME)
@@ -62,12 +62,12 @@ candidate_look_without_hint(Candidates *candidates, Candidate *candidate)
 static Candidate *
 candidate_of_hint(Candidates *candidates, int index, bool make, bool *unknown)
 {
-	int32		lane = lane_hint_lane(index);
+	int64		lane = lane_hint_lane(index);
 	Candidate  *candidate = candidates->by_hint[index];
 
 	if (lane == 0)
 		return NULL;
-	if (candidate == NULL || candidate->lane->id != lane)
+	if (candidate == NULL || candidate->id != lane)
 	{
 		candidate = make ? candidate_of(candidates, lane) : known_candidate(candidates, lane);
 		if (candidate != NULL)
@@ -87,7 +87,7 @@ look_at_all(Candidates *candidates)
 {
 	HASH_SEQ_STATUS status;
 	Candidate  *candidate;
-	int32		lane;
+	int64		lane;
 
 	candidates->next_revisit = DT_NOEND;
 	hash_seq_init(&status, candidates->lanes);
@@ -122,7 +122,7 @@ retry_unhinted(Candidates *candidates)
 	{
 		Candidate  *candidate = lfirst(cell);
 
-		if (lane_hint_present(candidate->lane->id) && candidate_look(candidates, candidate))
+		if (lane_hint_present(candidate->id) && candidate_look(candidates, candidate))
 		{
 			candidate->unhinted = false;
 			candidates->unhinted = foreach_delete_current(candidates->unhinted, cell);
@@ -136,7 +136,7 @@ retry_unhinted(Candidates *candidates)
 
 /* Notes a lane that the index shows to have jobs, and that has no hint. */
 static void
-found_unhinted(int32 lane, void *argument)
+found_unhinted(int64 lane, void *argument)
 {
 	Candidates *candidates = argument;
 	Candidate  *candidate = candidate_of_unhinted(candidates, lane);
@@ -289,12 +289,13 @@ candidates_next_revisit(Candidates *candidates)
 
 #define NEAR_JOBS 4
 #define TELL_EVERY 8			/* jobs taken */
+#define MOST_ORDERED 16			/* lanes that a claim opens to find the oldest job of values that are new */
 
 /* Looks at the lanes that this transaction has noted, which no hint knows yet. */
 static void
 look_at_own(Candidates *candidates)
 {
-	int32		lane;
+	int64		lane;
 	LanePosition key;
 	TouchedWalk touched = {0};
 
@@ -324,6 +325,7 @@ begin_walk(Candidates *candidates, LiveTable *table, TimestampTz now)
 	candidates->snapshot = NULL;
 	candidates->altered = NIL;
 	candidates->has_urgency = false;
+	candidates->opened = 0;
 	look_at_own(candidates);
 }
 
@@ -391,6 +393,38 @@ read_on(Candidate *candidate)
 	candidate_place(candidate, true, job_position(&walk->job));
 }
 
+/*
+ * Ends the scan of a lane from which a job was taken, and whose value has its next one in a later turn: of
+ * thousands of values a claim may not come to the second jobs, and open scans are large.
+ */
+static void
+put_off(Candidate *candidate)
+{
+	LaneWalk   *walk = candidate->walk;
+	LanePosition next = walk->tried;
+
+	next.id += next.id < PG_INT64_MAX;
+	lane_scan_end(&walk->scan);
+	walk->put_off = true;
+	candidate_place(candidate, true, next);
+}
+
+/* Reads on in a lane whose next job was put off. */
+static void
+take_up(Candidates *candidates, Candidate *candidate)
+{
+	LaneWalk   *walk = candidate->walk;
+	TimestampTz revisit_at = walk->scan.revisit_at;
+
+	lane_scan_begin(&walk->scan, candidates->table, candidate->id, candidate->key, candidates->snapshot,
+					candidates->now);
+	walk->scan.near = candidate->near;
+	walk->scan.revisit_at = revisit_at;
+	walk->put_off = false;
+	walk->seen = 0;				/* since scan.start */
+	read_on(candidate);
+}
+
 /* Begins to read the lane's jobs. */
 static void
 open_lane(Candidates *candidates, Candidate *candidate)
@@ -403,13 +437,15 @@ open_lane(Candidates *candidates, Candidate *candidate)
 		.start = candidate->key, .published = candidate->look.window.published
 	};
 	candidates->altered = lappend(candidates->altered, candidate);
-	lane_scan_begin(&candidate->walk->scan, candidates->table, candidate->lane->id, candidate->key,
+	lane_scan_begin(&candidate->walk->scan, candidates->table, candidate->id, candidate->key,
 					candidates->snapshot, candidates->now);
 	if (candidate->near < 0)
 		/* as if jobs came to all lanes alike */
 		candidate->near = (int64) NEAR_IDS * hash_get_num_entries(candidates->lanes);
 	candidate->walk->scan.near = candidate->near;
 	read_on(candidate);
+	if (candidates->opened++ < MOST_ORDERED && candidate->more)
+		candidate_order_newcomer(candidate);
 }
 
 /* Looks at the first job of urgencies that are about to be passed over for the first time. */
@@ -471,9 +507,14 @@ first_candidate(Candidates *candidates, bool look)
 	{
 		Candidate  *candidate = queue_first_lane(first_queue(candidates, candidates->urgency));
 
-		if (candidate->walk != NULL)
+		if (!candidate_refresh_turn(candidate))
+			continue;
+		if (candidate->walk != NULL && !candidate->walk->put_off)
 			return candidate;
-		open_lane(candidates, candidate);
+		if (candidate->walk != NULL)
+			take_up(candidates, candidate);
+		else
+			open_lane(candidates, candidate);
 
 		/* Whose turn it is does not depend on where the job stands, but among lanes of one queue. */
 		if (candidates->in_turn && candidate->more && queue_first_lane(candidate->queue) == candidate)
@@ -486,7 +527,7 @@ first_candidate(Candidates *candidates, bool look)
 static bool
 may_skip(const Candidate *candidate)
 {
-	return lane_hint_present(candidate->lane->id) && !limit_any(candidate->worker) && !candidate->noted;
+	return lane_hint_present(candidate->id) && !limit_any(candidate->worker) && !candidate->noted;
 }
 
 /* Before the cursor passes jobs whose leases hold. */
@@ -494,7 +535,7 @@ static void
 tell_revisit(const Candidate *candidate)
 {
 	if (candidate->walk->scan.revisit_at != NO_TIME)
-		(void) lane_hint_revisit(candidate->lane->id, candidate->walk->scan.revisit_at, false);
+		(void) lane_hint_revisit(candidate->id, candidate->walk->scan.revisit_at, false);
 }
 
 /*
@@ -508,7 +549,7 @@ tell(const Candidate *candidate)
 	if (!may_skip(candidate))
 		return;
 	tell_revisit(candidate);
-	lane_hint_settle(candidate->lane->id, &candidate->walk->refusals.window, &candidate->walk->tried, false);
+	lane_hint_settle(candidate->id, &candidate->walk->refusals.window, &candidate->walk->tried, false);
 	test_point("lane_told");
 }
 
@@ -520,7 +561,7 @@ pass_by(Candidates *candidates, Candidate *candidate)
 
 	if (!may_skip(candidate))
 		return;
-	(void) lane_hint_look(candidate->lane->id, &candidate->look, candidates->now);
+	(void) lane_hint_look(candidate->id, &candidate->look, candidates->now);
 	if (lane_position_compare(&candidate->look.window.start, &walk->tried) <= 0)
 		return;
 	lane_scan_move(&walk->scan, candidate->look.window.start);
@@ -532,7 +573,6 @@ static void
 note_tried(Candidates *candidates, Candidate *candidate, bool taken)
 {
 	LaneWalk   *walk = candidate->walk;
-	bool		by_turns = candidates->by_turns[candidate->queue->urgency];
 
 	walk->tried = candidate->key;
 	walk->any_passed_by = walk->any_passed_by || !taken;
@@ -545,11 +585,7 @@ note_tried(Candidates *candidates, Candidate *candidate, bool taken)
 	candidates->taken_since++;
 	if (walk->taken % TELL_EVERY == 0)
 		tell(candidate);
-	if (by_turns)
-		queue_out(candidate->queue);
-	fairness_charge(candidate->queue->turns, candidate->worker->weight);
-	if (by_turns)
-		queue_in(candidate->queue);
+	candidate_charge(candidate);
 	candidates->has_urgency = false;
 }
 
@@ -581,6 +617,8 @@ other_candidate(Candidates *candidates, const Candidate *taken)
 			continue;
 		queue = pairingheap_container(CandidateQueue, node, first);
 		other = other_in(queue->lanes.ph_root, taken);
+		if (other == NULL)
+			other = candidate_other_value(taken);
 		if (other == NULL && first->first_child != NULL)
 			other = queue_first_lane(pairingheap_container(CandidateQueue, node, first->first_child));
 		if (other != NULL)
@@ -604,7 +642,7 @@ settle_hint(const Candidate *candidate, bool tried)
 	LanePosition before;
 
 	if (walk->over && !walk->any_passed_by)
-		lane_hint_settle(candidate->lane->id, window, NULL, true);
+		lane_hint_settle(candidate->id, window, NULL, true);
 	else if (!tried && walk->taken == 0 && any_tried)
 		return;
 	else if (candidate->more && (!any_tried || lane_position_compare(&candidate->key, &walk->tried) != 0))
@@ -613,10 +651,10 @@ settle_hint(const Candidate *candidate, bool tried)
 		{
 			.priority = candidate->key.priority, .id = candidate->key.id - 1
 		};
-		lane_hint_settle(candidate->lane->id, window, &before, false);
+		lane_hint_settle(candidate->id, window, &before, false);
 	}
 	else if (any_tried)
-		lane_hint_settle(candidate->lane->id, window, &walk->tried, false);
+		lane_hint_settle(candidate->id, window, &walk->tried, false);
 }
 
 /*
@@ -682,7 +720,7 @@ settle(Candidates *candidates, Candidate *candidate, bool tried)
 	/* other processes may forget the time in the hint once it has come, and wake no session */
 	if (walk->scan.revisit_at != NO_TIME)
 		candidates->next_revisit = Min(candidates->next_revisit, walk->scan.revisit_at);
-	if (!limit_settle(candidate->lane->id, &walk->refusals, candidate->more ? &walk->tried : NULL))
+	if (!limit_settle(candidate->id, &walk->refusals, candidate->more ? &walk->tried : NULL))
 		settle_hint(candidate, tried);
 	if (!candidate_look(candidates, candidate))
 		settle_unhinted(candidates, candidate, tried);
@@ -743,6 +781,9 @@ candidates_walk(Candidates *candidates, LiveTable *table, TimestampTz now, Claim
 			note_tried(candidates, candidate, tried == TRIED_TAKEN);
 		if (tried == TRIED_LANE_PASSED_BY)
 			leave_lane(candidate);
+		else if (!walk->enough && tried == TRIED_TAKEN && candidates->opened > MOST_ORDERED &&
+				 candidate->fair != NULL && candidate->fair->first != candidate)
+			put_off(candidate);
 		else if (!walk->enough)
 			read_on(candidate);
 		else if (walk->reads_on)

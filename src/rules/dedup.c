@@ -415,7 +415,7 @@ look_again_at_lane(const Job *job, const Worker *worker, TimestampTz at)
 	const Lane *lane = lane_get(job->lane);
 
 	if (lane != NULL)
-		wakeup_revisit(lane->id, lane_executor_role(lane, worker), at);
+		wakeup_revisit(job->lane, lane_executor_role(lane, worker), at);
 }
 
 /*
@@ -621,11 +621,15 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 		waiting_settle(table, job);
 }
 
-/* In all lanes where a job of the key can be. */
+/* In all lanes where a job of the key can be: also those of other values of fair_key, unless it has the value. */
 static void
 note_key_ends(const Job *job, const Worker *worker)
 {
 	const Lane *own = lane_get(job->lane);
+	bool		any_value = worker != NULL && worker->fair_key != NULL &&
+		(job->dedup_key != NULL ||
+		 (worker->dedup_args != NULL &&
+		  !worker_deduplicates_by(worker, worker->fair_key, strlen(worker->fair_key))));
 	ListCell   *cell;
 
 	if (own == NULL)
@@ -634,7 +638,8 @@ note_key_ends(const Job *job, const Worker *worker)
 	{
 		const Lane *lane = lfirst(cell);
 
-		wakeup_key_ends(lane->id, lane_executor_role(lane, worker));
+		wakeup_key_ends(lane_of_value(lane->id, lane_value(job->lane)), lane_executor_role(lane, worker),
+						any_value);
 	}
 }
 

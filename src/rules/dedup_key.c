@@ -68,7 +68,7 @@ lane_of(const Job *job)
 	const Lane *lane = lane_get(job->lane);
 
 	if (lane == NULL)
-		elog(ERROR, "lane %d is missing", job->lane);
+		elog(ERROR, "lane %d is missing", lane_row(job->lane));
 	return lane;
 }
 

@@ -352,7 +352,7 @@ pass_by_without_key(const Job *job, const Worker *worker, const Lane *lane, bool
 	if (encryption_key_missing(job, worker) == NULL)
 		return false;
 	*whole_lane = encryption_key_newest() == NULL;	/* there is no key at all */
-	wakeup_revisit(lane->id, lane_executor_role(lane, worker), GetCurrentTimestamp() + LOOK_FOR_KEYS_EVERY);
+	wakeup_revisit(job->lane, lane_executor_role(lane, worker), GetCurrentTimestamp() + LOOK_FOR_KEYS_EVERY);
 	return true;
 }
 

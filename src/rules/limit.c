@@ -570,7 +570,7 @@ refuse_start(Refusals *refusals, const Job *job, TimestampTz retry_at, bool brok
  * publishes the lane.
  */
 static LimitVerdict
-refused_key_verdict(Refusals *refusals, int32 lane)
+refused_key_verdict(Refusals *refusals, int64 lane)
 {
 	refusals->crowd++;
 	if (refusals->crowd == CROWD)
@@ -593,7 +593,7 @@ most_holds(const Job *job, const Worker *worker)
 
 /* Returns the role whose executors run a lane's jobs. */
 static Oid
-limit_executor_role(int32 id, const Worker *worker)
+limit_executor_role(int64 id, const Worker *worker)
 {
 	const Lane *lane = lane_get(id);
 
@@ -684,7 +684,7 @@ limit_undo(LiveTable *table, const LimitHold *hold, const Worker *worker, const 
 }
 
 bool
-limit_settle(int32 lane, const Refusals *refusals, const LanePosition *taken)
+limit_settle(int64 lane, const Refusals *refusals, const LanePosition *taken)
 {
 	LanePosition passed = {refusals->first.priority, refusals->first.id - 1};
 

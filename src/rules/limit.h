@@ -75,7 +75,7 @@ extern void limit_undo(LiveTable *table, const LimitHold *hold, const Worker *wo
  * Writes the refusals that a claim has met into the lane's hint. "taken" is the position of the last job that
  * the claim took, or NULL. Returns false if no limit refused the claim.
  */
-extern bool limit_settle(int32 lane, const Refusals *refusals, const LanePosition *taken);
+extern bool limit_settle(int64 lane, const Refusals *refusals, const LanePosition *taken);
 
 /*
  * Returns how many more jobs of a key can start now. Other claims may have been refused while this looked, so

@@ -165,6 +165,7 @@ numbered_job(const EnqueueCall *call)
 	job.id = nextval_internal(catalog_relation(REL_JOB_ID), false);
 	if (job.call != 0)
 		job.call = job.id;
+	worker_place_job(call->worker, &job);
 	if (call->worker->encrypt != NULL || call->worker->encrypt_result)
 		encrypt(&job, call);
 	if (!call->keeps_run_at)

@@ -69,7 +69,7 @@ key_is_full(Parking *parking, const Job *job)
 
 /* Parks a batch, in a transaction of its own. */
 static void
-park_batch(Parking *parking, int32 id)
+park_batch(Parking *parking, int64 id)
 {
 	Snapshot	snapshot;
 	LaneScan	scan;
@@ -119,7 +119,7 @@ park_batch(Parking *parking, int32 id)
 /* A crowded lane, and from where on its jobs have not been looked at. */
 typedef struct Crowded
 {
-	int32		lane;
+	int64		lane;
 	LanePosition start;
 	bool		more;
 } Crowded;
@@ -148,7 +148,7 @@ marked_lanes(void)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	List	   *lanes = NIL;
-	int32		lane;
+	int64		lane;
 
 	for (int i = 0; lane_hint_next(&i, &lane); i++)
 		if (lane_hint_take_crowded(lane))
@@ -212,8 +212,8 @@ next_place(LiveTable *table, int32 after, TupleTableSlot *row, Job *job)
 	ScanKeyData keys[2];
 	bool		found;
 
-	ScanKeyInit(&keys[0], 1, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(after));
-	ScanKeyInit(&keys[1], 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	ScanKeyInit(&keys[0], 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
+	ScanKeyInit(&keys[1], 1, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(0));
 	index_rescan(scan, keys, 2, NULL, 0);
 	do
 	{

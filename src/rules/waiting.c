@@ -166,6 +166,7 @@ changed_job(const Job *other, const Job *call, const WaitingCall *said, Timestam
 	Job			job = *other;
 
 	waiting_take_args(&job, call);
+	worker_place_job(registry_worker(lane_get(job.lane)->worker), &job);
 	job.uncharged = job.attempt;
 	job.place = 0;				/* it may have been parked for another value of its concurrency key */
 	if (said->if_waiting != IF_WAITING_REPLACE_ARGS)

@@ -97,7 +97,7 @@ most_executors_here(void)
 
 /* Whether a lane has a job to claim, looked up in the table; what is found is settled in its hint. */
 static bool
-lane_has_job(const LaneWindow *window, int32 lane, TimestampTz now)
+lane_has_job(const LaneWindow *window, int64 lane, TimestampTz now)
 {
 	Snapshot	snapshot = engine_snapshot();
 	LiveTable	table;
@@ -260,7 +260,7 @@ static bool looks_on = false;	/* there are lanes without hints that it has not c
 
 /* The lane may have jobs: it is looked into unless there is the same demand already. */
 static void
-look_at_lane(int32 id, LaneLook *look, TimestampTz now)
+look_at_lane(int64 id, LaneLook *look, TimestampTz now)
 {
 	const Lane *lane = lane_get(id);
 	Worker	   *worker = lane == NULL ? NULL : registry_worker(lane->worker);
@@ -286,7 +286,7 @@ look_at_lane(int32 id, LaneLook *look, TimestampTz now)
 
 /* There is no room for its hint. */
 static void
-look_at_unhinted(int32 lane, void *argument)
+look_at_unhinted(int64 lane, void *argument)
 {
 	LaneLook	look = {.window = {lowest_position, 0}, .ready = true, .revisit_at = NO_TIME};
 
@@ -304,7 +304,7 @@ look_for_lost(TimestampTz now)
 {
 	static uint64 known = 0;	/* see lane_hints_lost() */
 	static uint64 losing;
-	static int32 position = 0;
+	static int64 position = 0;
 	static bool missing;
 	uint64		lost = lane_hints_lost();
 	int			most = DISCOVER_AT_ONCE;
@@ -357,7 +357,7 @@ report_full(void)
 static void
 find_demands(TimestampTz now)
 {
-	int32		lane;
+	int64		lane;
 
 	demands = NIL;
 	note_roles();

@@ -195,7 +195,7 @@ look_at_history(TimestampTz at)
 
 /* Makes due jobs available, in a transaction of its own. */
 static int
-promote(TimestampTz now, int looks, bool (*wanted) (int32 lane, void *argument), void *argument,
+promote(TimestampTz now, int looks, bool (*wanted) (int64 lane, void *argument), void *argument,
 		TimestampTz *next)
 {
 	LiveTable	table;
@@ -219,7 +219,7 @@ typedef struct LatestOfRole
 
 /* Whether a due job is among the first of its role, which go before the rest. */
 static bool
-is_among_first(int32 lane, void *roles)
+is_among_first(int64 lane, void *roles)
 {
 	const Lane *of = lane_get(lane);
 	Worker	   *worker = of == NULL ? NULL : registry_worker(of->worker);

@@ -29,7 +29,7 @@ publish_locked(LaneHint *hint, LanePosition position)
 }
 
 bool
-lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
+lane_hint_look(int64 lane, LaneLook *look, TimestampTz now)
 {
 	LaneHint   *hint = hint_lock(lane);
 
@@ -56,7 +56,7 @@ lane_hint_look(int32 lane, LaneLook *look, TimestampTz now)
  * opened, and are allowed for.
  */
 void
-lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty)
+lane_hint_settle(int64 lane, const LaneWindow *window, const LanePosition *passed, bool empty)
 {
 	LanePosition cursor = passed ? *passed : highest_position;
 	LaneHint   *hint;
@@ -92,7 +92,7 @@ lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passe
 
 /* A job has become claimable, or may have: it was committed, or freed. */
 uint32
-lane_hint_publish(int32 lane, LanePosition position)
+lane_hint_publish(int64 lane, LanePosition position)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, true);
 	uint32		pools;
@@ -113,7 +113,7 @@ lane_hint_publish(int32 lane, LanePosition position)
  * False if there is no hint that would count it.
  */
 bool
-lane_hint_pass_by(int32 lane, LanePosition position)
+lane_hint_pass_by(int64 lane, LanePosition position)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
@@ -128,7 +128,7 @@ lane_hint_pass_by(int32 lane, LanePosition position)
 
 /* 0: nothing is known. */
 uint32
-lane_hint_passed_count(int32 lane)
+lane_hint_passed_count(int64 lane)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 	uint32		count;
@@ -145,7 +145,7 @@ lane_hint_passed_count(int32 lane)
  * one than then, or there is none, anything may have been.
  */
 bool
-lane_hint_publish_passed(int32 lane, uint32 count)
+lane_hint_publish_passed(int64 lane, uint32 count)
 {
 	LaneHint   *hint = hint_lock(lane);
 	bool		passed;
@@ -156,6 +156,25 @@ lane_hint_publish_passed(int32 lane, uint32 count)
 		return true;
 	}
 	passed = hint->passed_count != count;
+	if (passed)
+	{
+		publish_locked(hint, hint->passed);
+		hint->passed = highest_position;
+	}
+	hint_unlock(hint);
+	return passed;
+}
+
+/* Publishes what was passed by, if anything was that has not been published. */
+bool
+lane_hint_publish_all_passed(int64 lane)
+{
+	LaneHint   *hint = hint_lock(lane);
+	bool		passed;
+
+	if (hint == NULL)
+		return false;
+	passed = lane_position_compare(&hint->passed, &highest_position) != 0;
 	if (passed)
 	{
 		publish_locked(hint, hint->passed);
@@ -178,7 +197,7 @@ lane_hint_worker(const char *worker)
  * slot from now on tells.
  */
 void
-lane_hint_refuse(int32 lane, int32 worker, Oid role)
+lane_hint_refuse(int64 lane, int32 worker, Oid role)
 {
 	LaneHint   *hint;
 
@@ -197,7 +216,7 @@ lane_hint_refuse(int32 lane, int32 worker, Oid role)
 }
 
 bool
-lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role)
+lane_hint_allow_next(int32 worker, int *i, int64 *lane, Oid *role)
 {
 	while (lane_hint_next_refused(worker, i, lane))
 	{
@@ -221,7 +240,7 @@ lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role)
 /* ---- other duties ---- */
 
 void
-lane_hint_add_successes(int32 lane, int count)
+lane_hint_add_successes(int64 lane, int count)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
@@ -233,7 +252,7 @@ lane_hint_add_successes(int32 lane, int count)
 
 /* How many there were since the last call. */
 int
-lane_hint_take_successes(int32 lane)
+lane_hint_take_successes(int64 lane)
 {
 	LaneHint   *hint = hint_lock(lane);
 	int			successes;
@@ -252,7 +271,7 @@ lane_hint_take_successes(int32 lane)
  * lane finds out by itself; if it is news, the session is made to look.
  */
 bool
-lane_hint_revisit(int32 lane, TimestampTz at, bool news)
+lane_hint_revisit(int64 lane, TimestampTz at, bool news)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 	bool		sooner;
@@ -275,7 +294,7 @@ lane_hint_revisit(int32 lane, TimestampTz at, bool news)
 
 /* The scheduler has found out which pools serve the lane. */
 void
-lane_hint_set_pools(int32 lane, uint32 pools)
+lane_hint_set_pools(int64 lane, uint32 pools)
 {
 	LaneHint   *hint = hint_lock(lane);
 
@@ -287,7 +306,7 @@ lane_hint_set_pools(int32 lane, uint32 pools)
 
 /* Without a hint it is for the scheduler to say. */
 uint32
-lane_hint_pools(int32 lane)
+lane_hint_pools(int64 lane)
 {
 	LaneHint   *hint = hint_lock(lane);
 	uint32		pools;
@@ -309,12 +328,12 @@ lane_hint_pools(int32 lane)
  * at it again (four permutations of test/isolation/specs/migrate.spec fail).
  */
 void
-lane_hint_moved(int32 from, int32 to)
+lane_hint_moved(int64 from, int64 to)
 {
 	for (int depth = 0; depth < LONGEST_CHAIN && to != 0; depth++)
 	{
 		LaneHint   *hint = hint_lock_or_make(from, true);
-		int32		before;
+		int64		before;
 
 		if (hint == NULL)
 			return;
@@ -327,11 +346,11 @@ lane_hint_moved(int32 from, int32 to)
 }
 
 /* Returns the next lane to which jobs of this one were moved; 0: none. */
-int32
-lane_hint_moved_to(int32 lane)
+int64
+lane_hint_moved_to(int64 lane)
 {
 	LaneHint   *hint = hint_lock(lane);
-	int32		next;
+	int64		next;
 
 	if (hint == NULL)
 		return 0;
@@ -341,9 +360,9 @@ lane_hint_moved_to(int32 lane)
 }
 
 void
-lane_hint_count(int32 lane, LaneCounter counter, int count)
+lane_hint_count(int64 lane, LaneCounter counter, int count)
 {
-	LaneHint   *hint = hint_lock_or_make(lane, false);
+	LaneHint   *hint = hint_lock_or_make(lane_row(lane), false);
 
 	if (hint == NULL)
 		return;
@@ -352,7 +371,7 @@ lane_hint_count(int32 lane, LaneCounter counter, int count)
 }
 
 int64
-lane_hint_counted(int32 lane, LaneCounter counter)
+lane_hint_counted(int64 lane, LaneCounter counter)
 {
 	LaneHint   *hint = hint_lock(lane);
 	int64		count;
@@ -394,7 +413,7 @@ lane_hints_forget(Oid database)
 
 /* Whether a job before that position was published since the window was opened, or may have been. */
 bool
-lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition position)
+lane_hint_published_before(int64 lane, const LaneWindow *window, LanePosition position)
 {
 	LaneHint   *hint = hint_lock(lane);
 	bool		found;
@@ -412,7 +431,7 @@ lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition po
 
 /* The scheduler is to put aside jobs of keys that are at their limit; false if there is none at work. */
 bool
-lane_hint_crowd(int32 lane)
+lane_hint_crowd(int64 lane)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
@@ -424,7 +443,7 @@ lane_hint_crowd(int32 lane)
 }
 
 bool
-lane_hint_take_crowded(int32 lane)
+lane_hint_take_crowded(int64 lane)
 {
 	LaneHint   *hint = hint_lock(lane);
 	bool		crowded;
@@ -443,7 +462,7 @@ lane_hint_take_crowded(int32 lane)
 typedef struct Noted
 {
 	int			nest_level;		/* first: savepoint_notes.h */
-	int32		lane;
+	int64		lane;
 	LaneCounter counter;
 	int32		count;
 } Noted;
@@ -451,7 +470,7 @@ typedef struct Noted
 static SavepointNotes noted = {.size = sizeof(Noted)};
 
 void
-duplicates_note(int32 lane, LaneCounter counter)
+duplicates_note(int64 lane, LaneCounter counter)
 {
 	Noted	   *note = noted.count > 0 ? (Noted *) noted.notes + noted.count - 1 : NULL;
 

@@ -24,7 +24,7 @@ typedef struct LaneContent
 } LaneContent;
 
 /* Finds a lane's content at any time, without a look at tables; false if it is not known. */
-typedef bool (*LaneContentFinder) (int32 lane, LaneContent *content);
+typedef bool (*LaneContentFinder) (int64 lane, LaneContent *content);
 
 #define LONGEST_CHAIN 16		/* of lanes that are followed to where a job may have been moved */
 
@@ -68,8 +68,8 @@ extern ChangeResult lane_hint_next_change(uint64 *seen, int *index);
  * &lane); i++)
  */
 extern int	lane_hints_size(void);
-extern int32 lane_hint_lane(int index);
-extern bool lane_hint_next(int *index, int32 *lane);
+extern int64 lane_hint_lane(int index);
+extern bool lane_hint_next(int *index, int64 *lane);
 
 extern void lane_hints_init(LaneContentFinder content);
 
@@ -100,51 +100,52 @@ extern bool lane_hints_full(void);
  * called before the claim takes its snapshot, which has a barrier: what was published after our glance at
  * "changes" counts as published since.
  */
-extern bool lane_hint_look(int32 lane, LaneLook *look, TimestampTz now);
-extern bool lane_hint_present(int32 lane);
+extern bool lane_hint_look(int64 lane, LaneLook *look, TimestampTz now);
+extern bool lane_hint_present(int64 lane);
 
 /* Makes a hint for a lane that may have none; false if there is no room for it. */
-extern bool lane_hint_make(int32 lane);
+extern bool lane_hint_make(int64 lane);
 
-extern void lane_hint_settle(int32 lane, const LaneWindow *window, const LanePosition *passed, bool empty);
+extern void lane_hint_settle(int64 lane, const LaneWindow *window, const LanePosition *passed, bool empty);
 
 /* Publishes a position. Returns the pools that serve the lane; 0: nothing is known. */
-extern uint32 lane_hint_publish(int32 lane, LanePosition position);
-extern bool lane_hint_pass_by(int32 lane, LanePosition position);
-extern uint32 lane_hint_passed_count(int32 lane);
-extern bool lane_hint_publish_passed(int32 lane, uint32 count);
+extern uint32 lane_hint_publish(int64 lane, LanePosition position);
+extern bool lane_hint_pass_by(int64 lane, LanePosition position);
+extern uint32 lane_hint_passed_count(int64 lane);
+extern bool lane_hint_publish_passed(int64 lane, uint32 count);
+extern bool lane_hint_publish_all_passed(int64 lane);
 
 /* Workers, whose limits refuse jobs, are known by a number below zero, as if it were that of a lane. */
 extern int32 lane_hint_worker(const char *worker);
-extern void lane_hint_refuse(int32 lane, int32 worker, Oid role);
+extern void lane_hint_refuse(int64 lane, int32 worker, Oid role);
 
 /*
  * Lanes of the worker that were refused can be claimed from, one after the other; *i is 0 at first. False if
  * there are no more.
  */
-extern bool lane_hint_allow_next(int32 worker, int *i, int32 *lane, Oid *role);
+extern bool lane_hint_allow_next(int32 worker, int *i, int64 *lane, Oid *role);
 
 /* Like lane_hint_allow_next(), only to be told which they are. */
-extern bool lane_hint_next_refused(int32 worker, int *i, int32 *lane);
+extern bool lane_hint_next_refused(int32 worker, int *i, int64 *lane);
 
 /*
  * Whether lanes may have been refused that had no hint to note it; not any more, when that was asked. Then
  * they are taken for lost.
  */
 extern bool lane_hints_allow_lost(void);
-extern bool lane_hint_published_before(int32 lane, const LaneWindow *window, LanePosition position);
-extern bool lane_hint_crowd(int32 lane);
-extern bool lane_hint_take_crowded(int32 lane);
-extern void lane_hint_add_successes(int32 lane, int count);
-extern int	lane_hint_take_successes(int32 lane);
+extern bool lane_hint_published_before(int64 lane, const LaneWindow *window, LanePosition position);
+extern bool lane_hint_crowd(int64 lane);
+extern bool lane_hint_take_crowded(int64 lane);
+extern void lane_hint_add_successes(int64 lane, int count);
+extern int	lane_hint_take_successes(int64 lane);
 extern bool lane_hint_any_successes(int index);
-extern bool lane_hint_revisit(int32 lane, TimestampTz at, bool news);
-extern void lane_hint_set_pools(int32 lane, uint32 pools);
-extern uint32 lane_hint_pools(int32 lane);
-extern void lane_hint_moved(int32 from, int32 to);
-extern int32 lane_hint_moved_to(int32 lane);
+extern bool lane_hint_revisit(int64 lane, TimestampTz at, bool news);
+extern void lane_hint_set_pools(int64 lane, uint32 pools);
+extern uint32 lane_hint_pools(int64 lane);
+extern void lane_hint_moved(int64 from, int64 to);
+extern int64 lane_hint_moved_to(int64 lane);
 
-/* The counters of a lane, since its hint was made. */
+/* The counters of a lane, of all values of a fair_key together, since its hint was made. */
 typedef enum LaneCounter
 {
 	LANE_DROPPED,				/* duplicates */
@@ -153,8 +154,8 @@ typedef enum LaneCounter
 	LANE_COUNTERS = LANE_READ + LOAD_BALANCING_STRATEGIES
 } LaneCounter;
 
-extern void lane_hint_count(int32 lane, LaneCounter counter, int count);
-extern int64 lane_hint_counted(int32 lane, LaneCounter counter);
+extern void lane_hint_count(int64 lane, LaneCounter counter, int count);
+extern int64 lane_hint_counted(int64 lane, LaneCounter counter);
 
 /* ---- duplicates ---- */
 
@@ -170,7 +171,7 @@ extern int64 lane_hint_counted(int32 lane, LaneCounter counter);
  * Notes that this transaction was told "duplicate" (LANE_DROPPED) for a job of that lane, or has merged a
  * job of that lane into another (LANE_MERGED).
  */
-extern void duplicates_note(int32 lane, LaneCounter counter);
+extern void duplicates_note(int64 lane, LaneCounter counter);
 
 /* At the end of the transaction. */
 extern void duplicates_end_transaction(bool committed);

@@ -24,7 +24,7 @@
 #include "storage/lwlock.h"
 
 #define REMEMBERED_CHANGES 4096
-#define PROBES 64
+#define PROBES 128
 #define DATABASES 64			/* counters, by database modulo their number */
 typedef struct LaneHints
 {
@@ -40,8 +40,12 @@ typedef struct LaneHints
 } LaneHints;
 
 static LaneHints *all = NULL;
-/* database and lane of each hint; 0: none yet; without database: none any more */
+/*
+ * database and row of the lane of each hint; 0: none yet; without database: none any more. And the lane's
+ * value of fair_key, which is written before, and read after: what is read of two lanes at once is of none.
+ */
 static pg_atomic_uint64 *lanes = NULL;
+static pg_atomic_uint32 * values = NULL;
 static int32 *refused = NULL;	/* the number of the worker that was refused there; 0: none */
 static pg_atomic_uint64 * refused_bits = NULL;	/* one for each hint whose number that is */
 static LaneHint *hints = NULL;
@@ -74,7 +78,10 @@ lane_hints_initialize(void *area)
 	for (int i = 0; i < bit_words(); i++)
 		pg_atomic_init_u64(&refused_bits[i], 0);
 	for (int i = 0; i < queue_jobs_max_lanes; i++)
+	{
 		pg_atomic_init_u64(&lanes[i], 0);
+		pg_atomic_init_u32(&values[i], 0);
+	}
 }
 
 void
@@ -82,6 +89,7 @@ lane_hints_init(LaneContentFinder content)
 {
 	lane_content = content;
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint64)), (void **) &lanes, NULL);
+	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(pg_atomic_uint32)), (void **) &values, NULL);
 	shared_add_area(mul_size(bit_words(), sizeof(pg_atomic_uint64)), (void **) &refused_bits, NULL);
 	shared_add_area(mul_size(queue_jobs_max_lanes, sizeof(int32)), (void **) &refused, NULL);
 	shared_add_array(queue_jobs_max_lanes, sizeof(LaneHint), (void **) &hints);
@@ -101,16 +109,23 @@ lane_hints_size(void)
 	return all == NULL ? 0 : queue_jobs_max_lanes;
 }
 
-int32
+/* Returns the number of the lane whose database and row stand at a place. */
+static int64
+lane_at(int place, uint64 lane)
+{
+	return lane_of_value((int32) (lane & PG_UINT32_MAX), pg_atomic_read_u32(&values[place]));
+}
+
+int64
 lane_hint_lane(int index)
 {
 	uint64		lane = pg_atomic_read_u64(&lanes[index]);
 
-	return (Oid) (lane >> 32) == MyDatabaseId ? (int32) (lane & PG_UINT32_MAX) : 0;
+	return (Oid) (lane >> 32) == MyDatabaseId ? lane_at(index, lane) : 0;
 }
 
 bool
-lane_hint_next(int *index, int32 *lane)
+lane_hint_next(int *index, int64 *lane)
 {
 	const uint64 database = (uint64) MyDatabaseId << 32;
 	const int	size = lane_hints_size();
@@ -119,9 +134,10 @@ lane_hint_next(int *index, int32 *lane)
 	{
 		uint64		place = pg_atomic_read_u64(&lanes[*index]);
 
-		*lane = (int32) (place & PG_UINT32_MAX);
-		if ((place ^ database) >> 32 == 0 && *lane != 0)
-			return true;
+		if ((place ^ database) >> 32 != 0 || (place & PG_UINT32_MAX) == 0)
+			continue;
+		*lane = lane_at(*index, place);
+		return true;
 	}
 	return false;
 }
@@ -225,40 +241,52 @@ lane_hints_full(void)
 
 /* ---- finding them ---- */
 
-/* Returns the name of a lane, in its database. */
-static uint64
-name_of(Oid database, int32 lane)
+/* The name of a lane of this database. */
+typedef struct LaneName
 {
-	return (uint64) database << 32 | (uint32) lane;
+	uint64		lane;			/* its database and row */
+	uint32		value;
+} LaneName;
+
+static LaneName
+name_of(int64 lane)
+{
+	return (LaneName) {(uint64) MyDatabaseId << 32 | (uint32) lane_row(lane), (uint32) lane_value(lane)};
+}
+
+/* Whether the place has that lane's hint. */
+static bool
+place_has(int place, LaneName name)
+{
+	return pg_atomic_read_u64(&lanes[place]) == name.lane && pg_atomic_read_u32(&values[place]) == name.value;
 }
 
 /* Returns a place where the lane's hint may be, for each probe. */
 static int
-lane_hint_place(uint64 name, int probe)
+lane_hint_place(LaneName name, int probe)
 {
-	uint32		start = hash_combine(hash_uint32((uint32) (name >> 32)), hash_uint32((uint32) name)) %
-		queue_jobs_max_lanes;
+	/* a value is a hash */
+	uint32		start = (hash_combine(hash_uint32((uint32) (name.lane >> 32)), hash_uint32((uint32) name.lane)) ^
+						 name.value) % queue_jobs_max_lanes;
 
 	return (start + probe) % queue_jobs_max_lanes;
 }
 
 /* The index of a lane's hint, or -1. A claim asks several times for that of one lane. */
 static int
-find_hint(uint64 name)
+find_hint(LaneName name)
 {
 	static int	latest = 0;
 	int			place;
 
-	if (pg_atomic_read_u64(&lanes[latest]) == name)
+	if (place_has(latest, name))
 		return latest;
 	place = lane_hint_place(name, 0);
 	for (int probe = 0; probe < PROBES; probe++)
 	{
-		uint64		other = pg_atomic_read_u64(&lanes[place]);
-
-		if (other == name)
+		if (place_has(place, name))
 			return latest = place;
-		if (other == 0)
+		if (pg_atomic_read_u64(&lanes[place]) == 0)
 			break;
 		if (++place == queue_jobs_max_lanes)
 			place = 0;
@@ -267,9 +295,9 @@ find_hint(uint64 name)
 }
 
 LaneHint *
-hint_lock(int32 lane)
+hint_lock(int64 lane)
 {
-	uint64		name = name_of(MyDatabaseId, lane);
+	LaneName	name = name_of(lane);
 	int			place;
 
 	if (all == NULL)
@@ -277,7 +305,7 @@ hint_lock(int32 lane)
 	while ((place = find_hint(name)) >= 0)
 	{
 		SpinLockAcquire(&hints[place].mutex);
-		if (pg_atomic_read_u64(&lanes[place]) == name)
+		if (place_has(place, name))
 			return &hints[place];
 		SpinLockRelease(&hints[place].mutex);	/* it has given way meanwhile */
 	}
@@ -385,7 +413,7 @@ gives_way(int place, HintCondition condition, const Oid *owner)
 
 /* The first place for a lane whose hint gives way, with its mutex; -1: none does. */
 static int
-first_that_gives_way(uint64 name, HintCondition condition, const Oid *owner)
+first_that_gives_way(LaneName name, HintCondition condition, const Oid *owner)
 {
 	for (int probe = 0; probe < PROBES; probe++)
 		if (gives_way(lane_hint_place(name, probe), condition, owner))
@@ -411,7 +439,7 @@ lose_hint(int place)
 
 /* The first place for a lane with jobs, of this owner, as first_that_gives_way(). */
 static int
-first_to_lose(uint64 name, Oid owner)
+first_to_lose(LaneName name, Oid owner)
 {
 	const Oid	unknown = InvalidOid;
 	int			place = first_that_gives_way(name, may_be_lost, &owner);
@@ -425,7 +453,7 @@ first_to_lose(uint64 name, Oid owner)
 
 /* Returns the owner of a lane; InvalidOid if this process does not know the lane. */
 static Oid
-owner_of(int32 lane)
+owner_of(int64 lane)
 {
 	LaneContent content;
 
@@ -433,9 +461,9 @@ owner_of(int32 lane)
 }
 
 LaneHint *
-hint_lock_or_make(int32 lane, bool by_force)
+hint_lock_or_make(int64 lane, bool by_force)
 {
-	uint64		name = name_of(MyDatabaseId, lane);
+	LaneName	name = name_of(lane);
 	LaneHint   *hint = hint_lock(lane);
 	Oid			owner;
 	int			place;
@@ -456,7 +484,11 @@ hint_lock_or_make(int32 lane, bool by_force)
 		{
 			hint = &hints[place];
 			lose_hint(place);
-			pg_atomic_write_u64(&lanes[place], name);
+			pg_atomic_write_u64(&lanes[place], 1);
+			pg_write_barrier();
+			pg_atomic_write_u32(&values[place], name.value);
+			pg_write_barrier();
+			pg_atomic_write_u64(&lanes[place], name.lane);
 			reset(hint);
 			hint->owner = owner;
 		}
@@ -472,13 +504,13 @@ hint_unlock(LaneHint *hint)
 }
 
 bool
-lane_hint_present(int32 lane)
+lane_hint_present(int64 lane)
 {
-	return all != NULL && find_hint(name_of(MyDatabaseId, lane)) >= 0;
+	return all != NULL && find_hint(name_of(lane)) >= 0;
 }
 
 bool
-lane_hint_make(int32 lane)
+lane_hint_make(int64 lane)
 {
 	LaneHint   *hint = hint_lock_or_make(lane, false);
 
@@ -519,7 +551,7 @@ hint_lose_refusal(void)
 }
 
 bool
-lane_hint_next_refused(int32 worker, int *i, int32 *lane)
+lane_hint_next_refused(int32 worker, int *i, int64 *lane)
 {
 	while (*i < lane_hints_size())
 	{

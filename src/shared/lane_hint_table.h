@@ -41,7 +41,7 @@ typedef struct LaneHint
 	TimestampTz revisit_at;		/* then, or NO_TIME, a lease before the cursor may have run out */
 	uint64		changes;		/* of all hints, when this one was changed last */
 	uint32		pools;			/* bits of the executor pools that serve it; 0: none, or not known yet */
-	int32		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
+	int64		moved_to;		/* a lane to which jobs of this one were moved; 0: none */
 	Oid			refused_role;	/* whose executors were refused */
 	Oid			owner;			/* the lane's; InvalidOid if the process that made the hint did not know it */
 	uint32		successes;		/* jobs of a limited-capacity worker that succeeded, and are not replaced */
@@ -52,13 +52,13 @@ typedef struct LaneHint
 } LaneHint;
 
 /* The hint of a lane of this database with its mutex, or NULL if there is none. */
-extern LaneHint *hint_lock(int32 lane);
+extern LaneHint *hint_lock(int64 lane);
 
 /*
  * Like hint_lock(), but makes the hint if there is none and there is room for it; "by_force", also if
  * another one must give way for it. NULL if there is no room.
  */
-extern LaneHint *hint_lock_or_make(int32 lane, bool by_force);
+extern LaneHint *hint_lock_or_make(int64 lane, bool by_force);
 extern void hint_unlock(LaneHint *hint);
 
 /*

@@ -399,7 +399,7 @@ waiters_wake_batch(int64 batch)
 }
 
 void
-waiters_wake_lane(int32 lane, int jobs)
+waiters_wake_lane(int64 lane, int jobs)
 {
 	LaneContent content;
 	uint64		keys[3];

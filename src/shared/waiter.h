@@ -55,7 +55,7 @@ extern void waiter_leave(void);
 extern void waiters_wake_job(int64 job);
 extern void waiters_wake_progress(int64 job);
 extern void waiters_wake_batch(int64 batch);
-extern void waiters_wake_lane(int32 lane, int jobs);
+extern void waiters_wake_lane(int64 lane, int jobs);
 
 /* Wakes all sessions that wait for lanes of the database, or of all databases for InvalidOid. */
 extern void waiters_wake_lanes(Oid database);

@@ -27,7 +27,7 @@
 
 typedef struct TouchedLane
 {
-	int32		lane;			/* or the number, below zero, of a worker with limits */
+	int64		lane;			/* or the number, below zero, of a worker with limits */
 	Oid			role;
 	LanePosition position;		/* lowest that was touched */
 	int			jobs;			/* new ones, published at commit */
@@ -35,6 +35,7 @@ typedef struct TouchedLane
 	int			relied_at;		/* nesting level at which that was, 0: none; published at rollback */
 	int			taken_at;		/* the same of one that was taken */
 	bool		key_ends;		/* a run that others of its key waited for has ended */
+	bool		of_values;		/* and they may be in lanes of values of fair_key */
 	uint32		passed_count;	/* of the lane's hint, when that was noted */
 	int			succeeded;		/* jobs of a limited-capacity worker */
 	int			limited_at;		/* nesting level at which a slot of the worker was taken, 0: none */
@@ -102,7 +103,7 @@ static int	undone_level;
 
 typedef struct TouchedEntry
 {
-	int32		lane;			/* hash key */
+	int64		lane;			/* hash key */
 	int			index;
 } TouchedEntry;
 
@@ -117,7 +118,7 @@ enter_touched(int index)
 
 /* Returns the notes on a lane, or NULL. */
 static TouchedLane *
-find_touched(int32 lane)
+find_touched(int64 lane)
 {
 	TouchedEntry *entry;
 
@@ -147,13 +148,13 @@ make_room_for_touched(void)
 
 /* Makes notes on a lane. Many lanes get a hash table. */
 static TouchedLane *
-add_touched(int32 lane, Oid role)
+add_touched(int64 lane, Oid role)
 {
 	if (touched_count == touched_size)
 		make_room_for_touched();
 	if (touched_count == MANY_TOUCHED && touched_by_lane == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(TouchedEntry),
+		HASHCTL		control = {.keysize = sizeof(int64), .entrysize = sizeof(TouchedEntry),
 							   .hcxt = TopTransactionContext};
 		HTAB	   *table = hash_create("queue_jobs touched lanes", 256, &control,
 										HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -173,7 +174,7 @@ add_touched(int32 lane, Oid role)
 
 /* Notes a position of a lane. */
 static TouchedLane *
-touch(int32 lane, Oid role, LanePosition position)
+touch(int64 lane, Oid role, LanePosition position)
 {
 	TouchedLane *found = find_touched(lane);
 
@@ -188,7 +189,7 @@ touch(int32 lane, Oid role, LanePosition position)
 
 /* Does the same for notes of a lane, without a job. */
 static TouchedLane *
-touch_lane(int32 lane, Oid role)
+touch_lane(int64 lane, Oid role)
 {
 	return touch(lane, role, highest_position);
 }
@@ -210,14 +211,14 @@ note_level(const TouchedLane *lane)
 }
 
 void
-wakeup_job(int32 lane, Oid role, LanePosition position)
+wakeup_job(int64 lane, Oid role, LanePosition position)
 {
 	if (shared_present())
 		touch(lane, role, position)->jobs++;
 }
 
 void
-wakeup_taken(int32 lane, Oid role, LanePosition position)
+wakeup_taken(int64 lane, Oid role, LanePosition position)
 {
 	TouchedLane *touched_lane;
 
@@ -228,7 +229,7 @@ wakeup_taken(int32 lane, Oid role, LanePosition position)
 }
 
 void
-wakeup_lease(int32 lane, TimestampTz ends)
+wakeup_lease(int64 lane, TimestampTz ends)
 {
 	TouchedLane *touched_lane;
 
@@ -239,7 +240,7 @@ wakeup_lease(int32 lane, TimestampTz ends)
 }
 
 void
-wakeup_released(int32 lane, Oid role, LanePosition position)
+wakeup_released(int64 lane, Oid role, LanePosition position)
 {
 	TouchedLane *touched_lane;
 
@@ -251,7 +252,7 @@ wakeup_released(int32 lane, Oid role, LanePosition position)
 }
 
 void
-wakeup_key_ends(int32 lane, Oid role)
+wakeup_key_ends(int64 lane, Oid role, bool of_values)
 {
 	TouchedLane *touched_lane;
 
@@ -261,6 +262,7 @@ wakeup_key_ends(int32 lane, Oid role)
 	if (!touched_lane->key_ends)
 		touched_lane->passed_count = lane_hint_passed_count(lane);
 	touched_lane->key_ends = true;
+	touched_lane->of_values |= of_values;
 }
 
 int
@@ -292,14 +294,14 @@ wakeup_limited(int32 worker)
 }
 
 void
-wakeup_succeeded(int32 lane)
+wakeup_succeeded(int64 lane)
 {
 	if (shared_present())
 		touch_lane(lane, InvalidOid)->succeeded++;
 }
 
 bool
-wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePosition *first)
+wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int64 *lane, LanePosition *first)
 {
 	for (; walk->i < touched_count; walk->i++)
 	{
@@ -324,7 +326,7 @@ wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePositio
 }
 
 void
-wakeup_due(int32 lane, Oid role, TimestampTz due)
+wakeup_due(int64 lane, Oid role, TimestampTz due)
 {
 	first_due = Min(first_due, due);
 	if (shared_present() && lane != 0 && !OidIsValid(role))
@@ -332,7 +334,7 @@ wakeup_due(int32 lane, Oid role, TimestampTz due)
 }
 
 void
-wakeup_due_if_undone(int32 lane, Oid role, TimestampTz due)
+wakeup_due_if_undone(int64 lane, Oid role, TimestampTz due)
 {
 	first_due_if_undone = Min(first_due_if_undone, due);
 	if (shared_present() && lane != 0 && !OidIsValid(role))
@@ -561,12 +563,26 @@ wakeup_limited_now(int32 worker)
 }
 
 void
-wakeup_revisit(int32 lane, Oid role, TimestampTz at)
+wakeup_revisit(int64 lane, Oid role, TimestampTz at)
 {
 	TouchedLane revisited = {.lane = lane, .role = role};
 
 	if (shared_present() && lane_hint_revisit(lane, at, true))
 		wake_processes(&revisited);
+}
+
+/*
+ * A job of a key has ended, others of which may be in the lanes of any value of a fair_key. All hints are
+ * looked at; what was passed by there for another key is published in vain.
+ */
+static void
+publish_passed_of_values(const TouchedLane *lane)
+{
+	TouchedLane value = {.role = lane->role};
+
+	for (int i = 0; lane_hint_next(&i, &value.lane); i++)
+		if (lane_row(value.lane) == lane_row(lane->lane) && lane_hint_publish_all_passed(value.lane))
+			wake_processes(&value);
 }
 
 /* Publishes the jobs of a limited-capacity worker that succeeded. */
@@ -621,7 +637,9 @@ publish_wakeups(bool committed)
 			publish_success(&touched[i]);
 		if (touched[i].released)
 			publish_released(&touched[i]);
-		if (touched[i].key_ends && lane_hint_publish_passed(touched[i].lane, touched[i].passed_count))
+		if (touched[i].key_ends && touched[i].of_values)
+			publish_passed_of_values(&touched[i]);
+		else if (touched[i].key_ends && lane_hint_publish_passed(touched[i].lane, touched[i].passed_count))
 			touched[i].wake = true;
 	}
 

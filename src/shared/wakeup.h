@@ -44,31 +44,31 @@ extern void wakeup_serve(Oid role, int pool);
 /*
  * A job of the lane can be claimed after commit; role is whose executors run it, or InvalidOid for claimants.
  */
-extern void wakeup_job(int32 lane, Oid role, LanePosition position);
+extern void wakeup_job(int64 lane, Oid role, LanePosition position);
 
 /*
  * A job was taken: if the transaction does not commit, or the savepoint is rolled back, it can be claimed
  * again.
  */
-extern void wakeup_taken(int32 lane, Oid role, LanePosition position);
+extern void wakeup_taken(int64 lane, Oid role, LanePosition position);
 
 /*
  * A lease on a job of the lane, which runs out at that time, can be seen after commit: until then a session
  * that looked when another one ran out did not find it.
  */
-extern void wakeup_lease(int32 lane, TimestampTz ends);
+extern void wakeup_lease(int64 lane, TimestampTz ends);
 
 /*
  * This transaction relied on a job, which could not start. However the transaction ends, claims can take
  * the job then.
  */
-extern void wakeup_released(int32 lane, Oid role, LanePosition position);
+extern void wakeup_released(int64 lane, Oid role, LanePosition position);
 
 /*
  * The run of a job ends with this transaction, however it ends: what the lane's claims have passed by from
  * now on, because of the job's key, is published then.
  */
-extern void wakeup_key_ends(int32 lane, Oid role);
+extern void wakeup_key_ends(int64 lane, Oid role, bool of_values);
 
 /*
  * A worker's limits have a free slot however this transaction ends: claims that were refused by them can be
@@ -90,10 +90,10 @@ extern void wakeup_limited_now(int32 worker);
  * The lane is looked at again, from its beginning, at that time, or sooner. Sleeping processes hear of the
  * time at once: an executor of that role, and sessions in wait_for_jobs().
  */
-extern void wakeup_revisit(int32 lane, Oid role, TimestampTz at);
+extern void wakeup_revisit(int64 lane, Oid role, TimestampTz at);
 
 /* A job of a limited-capacity worker has succeeded, if this transaction commits. */
-extern void wakeup_succeeded(int32 lane);
+extern void wakeup_succeeded(int64 lane);
 
 /*
  * Lanes in which this transaction may claim more than their hints tell, one after the other (a lane may come
@@ -107,19 +107,19 @@ typedef struct TouchedWalk
 	int			hint;
 } TouchedWalk;
 
-extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int32 *lane, LanePosition *first);
+extern bool wakeup_next_touched(TouchedWalk *walk, TimestampTz now, int64 *lane, LanePosition *first);
 
 /*
  * A job of the lane is due at that time; published however the transaction ends. With no lane (0) only the
  * scheduler has something to do then.
  */
-extern void wakeup_due(int32 lane, Oid role, TimestampTz due);
+extern void wakeup_due(int64 lane, Oid role, TimestampTz due);
 
 /*
  * A job that was due at that time waits for its time no more: if that is undone, it is due, and a process
  * that looked for due jobs meanwhile has passed it by.
  */
-extern void wakeup_due_if_undone(int32 lane, Oid role, TimestampTz due);
+extern void wakeup_due_if_undone(int64 lane, Oid role, TimestampTz due);
 
 /* Schedules, or jobs that they wait for, have changed; published however the transaction ends. */
 extern void wakeup_schedules(void);

@@ -18,6 +18,8 @@ ALTER TABLE queue_jobs.defined_worker
     ADD COLUMN dedup_args text[],
     ADD COLUMN cancel_running boolean NOT NULL DEFAULT false,
     ADD COLUMN aliases text[] NOT NULL DEFAULT '{}',
+    ADD COLUMN fair_key text COLLATE "C",
+    ADD COLUMN fair_weights jsonb NOT NULL DEFAULT '{}',
     ADD COLUMN limits text[],
     ADD COLUMN limit_cost text COLLATE "C",
     ADD COLUMN max_waiting integer,
@@ -38,6 +40,8 @@ COMMENT ON COLUMN queue_jobs.defined_worker.max_delay IS 'debounce puts no job o
 COMMENT ON COLUMN queue_jobs.defined_worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.defined_worker.cancel_running IS 'under until_executed, a job that is enqueued while one of its key runs interrupts that one';
 COMMENT ON COLUMN queue_jobs.defined_worker.aliases IS 'its former names, the latest first: jobs of these are its own';
+COMMENT ON COLUMN queue_jobs.defined_worker.fair_key IS 'args key whose values take turns; NULL: jobs go by priority and id';
+COMMENT ON COLUMN queue_jobs.defined_worker.fair_weights IS 'how many jobs of a value a turn has, by the value''s text; 1 of all others';
 COMMENT ON COLUMN queue_jobs.defined_worker.limits IS 'names of the limits that its jobs count under; NULL: none';
 COMMENT ON COLUMN queue_jobs.defined_worker.limit_cost IS 'args key whose value is what a job counts for in these; NULL: 1';
 COMMENT ON COLUMN queue_jobs.defined_worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';
@@ -78,7 +82,9 @@ ALTER TABLE queue_jobs.live_job
     ADD COLUMN call bigint,
     ADD COLUMN quiet_at timestamptz,
     ADD COLUMN no_later timestamptz,
-    ADD COLUMN message text;
+    ADD COLUMN message text,
+    ADD COLUMN fair integer;
+ALTER TABLE queue_jobs.live_job ALTER COLUMN place TYPE bigint;
 CREATE INDEX live_job_batch ON queue_jobs.live_job (batch, id) WHERE batch IS NOT NULL;
 CREATE INDEX live_job_waiting ON queue_jobs.live_job (id) WHERE waits IS NOT NULL;
 CREATE INDEX live_job_expiring ON queue_jobs.live_job (expires_at, id) WHERE expires_at IS NOT NULL;
@@ -93,6 +99,8 @@ COMMENT ON COLUMN queue_jobs.live_job.encrypted IS 'what of it is ciphertext, a 
 COMMENT ON COLUMN queue_jobs.live_job.options IS 'what it has in place of its worker''s: max_retries, timeout and keep_completed (microseconds), and its tags; NULL: nothing';
 COMMENT ON COLUMN queue_jobs.live_job.call IS 'the id that the call of enqueue() took whose args it has, if that changes the job that waits; NULL: its own';
 COMMENT ON COLUMN queue_jobs.live_job.quiet_at IS 'debounced: it is due then, and not at run_at, by which it is found; in no index, so that each call is a HOT update; NULL: at run_at';
+COMMENT ON COLUMN queue_jobs.live_job.fair IS 'hash of the value of its worker''s fair_key; NULL: the worker had none';
+COMMENT ON COLUMN queue_jobs.live_job.place IS 'where it waits: its lane, and in the upper half fair; or below zero, a place of its concurrency key, which is at its limit';
 COMMENT ON COLUMN queue_jobs.live_job.no_later IS 'debounced: no later call puts it off beyond this time';
 COMMENT ON COLUMN queue_jobs.live_job.message IS 'what report() said with the progress';
 ALTER TABLE queue_jobs.finished_job

@@ -90,6 +90,8 @@ COMMENT ON COLUMN queue_jobs.worker.if_waiting IS 'what becomes of the job of it
 COMMENT ON COLUMN queue_jobs.worker.max_delay IS 'debounce puts no job off for longer than this; NULL: for as long as calls come';
 COMMENT ON COLUMN queue_jobs.worker.dedup_args IS 'args keys that make two jobs the same; NULL: all';
 COMMENT ON COLUMN queue_jobs.worker.aliases IS 'its former names: jobs that were enqueued by them, or are, are its own';
+COMMENT ON COLUMN queue_jobs.worker.fair_key IS 'args key whose values take turns; NULL: jobs go by priority and id';
+COMMENT ON COLUMN queue_jobs.worker.fair_weights IS 'how many jobs of a value a turn has, by the value''s text; 1 of all others';
 COMMENT ON COLUMN queue_jobs.worker.limits IS 'names of the limits that its jobs count under, with those of other workers';
 COMMENT ON COLUMN queue_jobs.worker.limit_cost IS 'args key whose value is what a job counts for in these; NULL: 1';
 COMMENT ON COLUMN queue_jobs.worker.max_waiting IS 'of one role, no more of its jobs may wait: enqueue() of more is refused; NULL: no limit';

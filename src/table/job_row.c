@@ -328,9 +328,9 @@ from_highest(const void *a, const void *b)
 /*
  * Finds the ids of the wanted jobs that are still to come. False if more rows than "most" have to be read.
  *
- * Each row that the snapshot has stands in one of two indexes: in that of jobs to claim, by its lane, or by
- * its key if it is parked; or in that of jobs that are not due, by time. So all jobs that are parked or not
- * due are read, those of other lanes too.
+ * Each row that the snapshot has stands in one of two indexes: in that of jobs to claim, by its lane, by
+ * its key if it is parked, or by its lane and value of fair_key; or in that of jobs that are not due, by time.
+ * So all jobs that are parked, have such a value, or are not due are read, those of other lanes too.
  */
 static bool
 find_ids(JobWalk *walk, WalkSource *source, int64 most)
@@ -348,10 +348,12 @@ find_ids(JobWalk *walk, WalkSource *source, int64 most)
 
 		if (left < 0 || !lane_is_wanted(&walk->lanes, lane->id))
 			continue;
-		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(lane->id));
+		ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane->id));
 		read_part(walk, source, REL_LIVE_JOB_READY, &key, &left);
 	}
-	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	ScanKeyInit(&key, 1, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(0));
+	read_part(walk, source, REL_LIVE_JOB_READY, &key, &left);
+	ScanKeyInit(&key, 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(PG_INT32_MAX));
 	read_part(walk, source, REL_LIVE_JOB_READY, &key, &left);
 	read_part(walk, source, REL_LIVE_JOB_FUTURE, NULL, &left);
 	if (left >= 0)

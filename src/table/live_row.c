@@ -31,8 +31,9 @@ live_form_row(Relation rel, TupleTableSlot *slot, const Job *job)
 #define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
 	put_compressed_args(&row, Anum_live_job_args, job);
+	put_integer(&row, Anum_live_job_fair, lane_value(job->lane));
 	if (job->place == 0)
-		values[Anum_live_job_place - 1] = Int32GetDatum(job->lane);
+		values[Anum_live_job_place - 1] = Int64GetDatum(job->lane);
 	if (job->strategy == STRATEGY_NONE)
 		nulls[Anum_live_job_read_from - 1] = true;
 	if (job->claimant == NULL)
@@ -74,6 +75,11 @@ live_read(TupleTableSlot *slot, Job *job)
 #define LIVE_COLUMN(name, type) JOB_COLUMN(name, type)
 #include "job_columns.h"
 	get_compressed_args(slot, Anum_live_job_args, job);
+	if (job->fair != 0)
+	{
+		job->lane = lane_of_value(job->lane, job->fair);
+		job->fair = 0;
+	}
 	if (job->place == job->lane)
 		job->place = 0;
 	job->has_progress = !slot->tts_isnull[Anum_live_job_progress - 1];

@@ -58,7 +58,7 @@ lane_rescan(LaneScan *scan)
 	if (start.id < PG_INT64_MAX - scan->near)
 		near_end.id = start.id + scan->near;
 	scan->part = scan->part == LANE_BEGIN && has_near ? LANE_NEAR : LANE_REST;
-	ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(scan->place));
+	ScanKeyInit(&keys[count++], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(scan->place));
 	if (scan->part == LANE_NEAR)
 	{
 		ScanKeyInit(&keys[count++], 2, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(start.priority));
@@ -75,7 +75,7 @@ lane_rescan(LaneScan *scan)
 
 /* The snapshot must live until lane_scan_end(). */
 void
-lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start, Snapshot snapshot,
+lane_scan_begin(LaneScan *scan, LiveTable *table, int64 place, LanePosition start, Snapshot snapshot,
 				TimestampTz now)
 {
 	*scan = (LaneScan){.table = table,
@@ -134,7 +134,7 @@ lane_scan_next(LaneScan *scan, Job *job)
 		 * index's.
 		 */
 		if (!slot_get_bool(scan->slot, Anum_live_job_due) ||
-			slot_get_int32(scan->slot, Anum_live_job_place) != scan->place || live_deleted_by_us(scan->slot))
+			slot_get_int64(scan->slot, Anum_live_job_place) != scan->place || live_deleted_by_us(scan->slot))
 			continue;
 		live_read(scan->slot, job);
 		if (!lease_holds(job, scan->now, &until))
@@ -167,7 +167,7 @@ lane_scan_end(LaneScan *scan)
 }
 
 bool
-lane_is_wanted(LaneChoice *choice, int32 id)
+lane_is_wanted(LaneChoice *choice, int64 id)
 {
 	const Lane *lane;
 
@@ -417,27 +417,27 @@ key_has_earlier_call(LiveTable *table, const Job *job)
 }
 
 /* The next lane after that one, or 0. */
-static int32
-next_lane(IndexScanDesc scan, int32 after)
+static int64
+next_lane(IndexScanDesc scan, int64 after)
 {
 	ScanKeyData key;
 	bool		isnull;
 
-	ScanKeyInit(&key, 1, BTGreaterStrategyNumber, F_INT4GT, Int32GetDatum(Max(after, 0)));
+	ScanKeyInit(&key, 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(Max(after, 0)));
 	index_rescan(scan, &key, 1, NULL, 0);
 	if (index_getnext_tid(scan, ForwardScanDirection) == NULL)
 		return 0;
-	return DatumGetInt32(index_getattr(scan->xs_itup, 1, scan->xs_itupdesc, &isnull));
+	return DatumGetInt64(index_getattr(scan->xs_itup, 1, scan->xs_itupdesc, &isnull));
 }
 
 /* No row is looked at, and the snapshot does not matter: an entry is there before its row is committed. */
 bool
-lane_hints_discover(int32 *position, int most, void (*unhinted) (int32 lane, void *argument), void *argument)
+lane_hints_discover(int64 *position, int most, void (*unhinted) (int64 lane, void *argument), void *argument)
 {
 	Relation	table = table_open(catalog_relation(REL_LIVE_JOB), AccessShareLock);
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_READY), AccessShareLock);
 	IndexScanDesc scan = QjBeginIndexScan(table, index, SnapshotSelf, 1);
-	int32		lane;
+	int64		lane;
 
 	scan->xs_want_itup = true;
 	while (most-- > 0 && (lane = next_lane(scan, *position)) != 0)

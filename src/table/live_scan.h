@@ -41,7 +41,7 @@ typedef enum LanePart
 typedef struct LaneScan
 {
 	LiveTable  *table;
-	int32		place;
+	int64		place;
 	Relation	index;
 	Snapshot	snapshot;
 	IndexScanDesc scan;
@@ -54,7 +54,7 @@ typedef struct LaneScan
 	TimestampTz revisit_at;		/* earliest end of a lease that was passed by, or NO_TIME */
 } LaneScan;
 
-extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int32 place, LanePosition start,
+extern void lane_scan_begin(LaneScan *scan, LiveTable *table, int64 place, LanePosition start,
 							Snapshot snapshot, TimestampTz now);
 extern bool lane_scan_next(LaneScan *scan, Job *job);
 
@@ -70,11 +70,11 @@ typedef struct LaneChoice
 {
 	LaneFilter	filter;
 	void	   *argument;
-	int32		lane;			/* asked for last; 0: none yet */
+	int64		lane;			/* asked for last; 0: none yet */
 	bool		wanted;			/* and the answer */
 } LaneChoice;
 
-extern bool lane_is_wanted(LaneChoice *choice, int32 id);
+extern bool lane_is_wanted(LaneChoice *choice, int64 id);
 
 typedef struct LiveScan
 {
@@ -146,7 +146,7 @@ extern bool key_has_earlier_call(LiveTable *table, const Job *job);
  * begin and at the end. True at the end: then all lanes that had jobs at the begin have hints, but those that
  * were told of.
  */
-extern bool lane_hints_discover(int32 *position, int most, void (*unhinted)(int32 lane, void *argument),
+extern bool lane_hints_discover(int64 *position, int most, void (*unhinted) (int64 lane, void *argument),
 								void *argument);
 
 /*

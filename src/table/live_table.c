@@ -601,7 +601,7 @@ live_try_share(LiveTable *table, TupleTableSlot *slot)
 
 /* Whose executors run the lane's jobs; InvalidOid if claimants do. */
 static Oid
-executor_role(int32 id)
+executor_role(int64 id)
 {
 	const Lane *lane = lane_get(id);
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
@@ -699,7 +699,7 @@ live_find(LiveTable *table, int64 id, bool wait, TupleTableSlot **slot, Job *job
  * forgotten.
  */
 static bool
-reads_elsewhere(int32 id)
+reads_elsewhere(int64 id)
 {
 	const Lane *lane = lane_get(id);
 	Worker	   *worker = lane ? registry_worker(lane->worker) : NULL;
@@ -716,7 +716,7 @@ typedef struct Promotion
 	TimestampTz now;
 	int			limit;
 	int			looks;			/* that are left */
-	bool		(*wanted) (int32 lane, void *argument);
+	bool		(*wanted) (int64 lane, void *argument);
 	void	   *argument;
 	int			promoted;
 	int			put_off;
@@ -789,7 +789,7 @@ promote_row(Promotion *promotion, TupleTableSlot *slot)
 
 int
 live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
-			 bool (*wanted)(int32 lane, void *argument), void *argument, TimestampTz *next_due)
+			 bool (*wanted)(int64 lane, void *argument), void *argument, TimestampTz *next_due)
 {
 	Relation	index = index_open(catalog_relation(REL_LIVE_JOB_FUTURE), AccessShareLock);
 	Snapshot	snapshot = engine_snapshot();

@@ -130,7 +130,7 @@ extern bool live_delete_if_unchanged(LiveTable *table, TupleTableSlot *slot, con
  */
 extern int
 live_promote(LiveTable *table, TimestampTz now, int limit, int looks,
-			 bool (*wanted)(int32 lane, void *argument), void *argument, TimestampTz *next_due);
+			 bool (*wanted)(int64 lane, void *argument), void *argument, TimestampTz *next_due);
 
 typedef enum LookResult
 {

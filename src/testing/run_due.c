@@ -215,7 +215,7 @@ take_due(Run *run, int64 id, Candidate *candidate)
 		run->job.waits = NULL;	/* a signal has not come in time */
 		walk->scan.slot = scan.slot;
 		walk->job = run->job;
-		if (lane_hint_look(candidate->lane->id, &look, GetCurrentTimestamp()))
+		if (lane_hint_look(candidate->id, &look, GetCurrentTimestamp()))
 			walk->refusals.window = look.window;
 		run->start = (Start)
 		{
