@@ -143,7 +143,7 @@ static const LanePosition highest_position = {PG_INT32_MAX, PG_INT64_MAX};	/* be
 
 /* A member for each column (job_columns.h), and what is known of a job while a process has it. */
 #define Job_bigint int64
-#define Job_lane int64
+#define Job_lane_number int64
 #define Job_integer int32
 #define Job_smallint int16
 #define Job_boolean bool

@@ -23,7 +23,7 @@
 JOB_COLUMN(id, bigint)
 JOB_COLUMN(created_at, timestamptz)
 JOB_COLUMN(run_at, timestamptz)
-JOB_COLUMN(lane, lane)				/* with the value of fair_key: lane_row(), lane_value() */
+JOB_COLUMN(lane, lane_number)		/* with the value of fair_key: lane_row(), lane_value() */
 LIVE_COLUMN(place, bigint)			/* where it waits, if parked (park.c); in Job, 0: in its lane */
 JOB_COLUMN(priority, integer)
 JOB_COLUMN(version, integer)
