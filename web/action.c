@@ -53,6 +53,8 @@ static const Action actions[] = {
 	"Jobs of the worker begin: it was not broken any more.", NULL},
 	{"run_now", "Run now", "SELECT queue_jobs.run_now($1) IS NOT NULL", {"schedule"}, NULL, "Its job is enqueued.",
 	"No job was made: the last one has not ended, or the worker is disabled.", NULL},
+	{"run_missed", "Enqueue them", "SELECT queue_jobs.run_missed($1, $2::timestamptz)", {"schedule", "since"},
+	"Enqueue a job for each tick of the schedule since then, whether it had one or not?", "enqueued", NULL, NULL},
 	{"pause_schedule", "Pause", "SELECT queue_jobs.pause_schedule($1)", {"schedule"}, NULL, "The schedule is paused.", "The schedule is paused.", NULL},
 	{"resume_schedule", "Resume", "SELECT queue_jobs.resume_schedule($1)", {"schedule"}, NULL, "The schedule ticks again.", "The schedule ticks again.", NULL},
 	{"cancel_batch", "Cancel the batch", "SELECT queue_jobs.cancel_batch($1::bigint)", {"batch"}, "Cancel all jobs of the batch that are not finished?", "cancelled", NULL, NULL},

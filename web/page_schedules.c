@@ -14,6 +14,19 @@ add_sub(Buffer *out, const char *word, const char *value)
 		add(out, "<small class=\"sub\">%r %h</small>", word, value);
 }
 
+/* Ticks that a schedule missed, since a time on. */
+static void
+add_missed(Page *page, const char *name)
+{
+	if (options.read_only)
+		return;
+	form_begin(page, "run_missed", "button move");
+	form_hidden(page, "schedule", name);
+	add(&page->out, "<input name=\"since\" required maxlength=\"100\" placeholder=\"2026-12-31 08:00\" aria-label=\"Enqueue what %h missed since\">"
+		"<button>Make up since…</button>", name);
+	form_end(page);
+}
+
 static void
 add_row(Page *page, const Answer *schedules, int row)
 {
@@ -51,6 +64,7 @@ add_row(Page *page, const Answer *schedules, int row)
 		add_button(page, "resume_schedule", "schedule", name, "Resume", "");
 	else
 		add_button(page, "pause_schedule", "schedule", name, "Pause", "");
+	add_missed(page, name);
 	add_raw(out, "</td></tr>\n");
 }
 

@@ -182,6 +182,12 @@ class Actions:
         self.said('The schedule ticks again.')
         self.assertEqual(server.psql("SELECT paused FROM queue_jobs.schedule WHERE name = :'nasty'", nasty=NASTY), 'f')
         self.assertIn(NASTY, self.browser.text('#subscriptions'))
+        # Once a year at midnight in UTC.
+        ticks = server.psql("SELECT extract(year FROM now() AT TIME ZONE 'UTC')::int - 2020")
+        self.browser.type('form[action$="/run_missed"] input[name=since]', '2020-06-01')
+        self.browser.click('form[action$="/run_missed"] button')
+        self.confirm('Enqueue a job for each tick')
+        self.said(ticks + ' jobs enqueued.')
 
     def test_replica(self):
         self.go('/replicas')
