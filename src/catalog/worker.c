@@ -252,7 +252,7 @@ worker_place_job(const Worker *worker, Job *job)
 
 /* Returns a number as a weight; 0 if it is none. */
 static int
-weight_of(Numeric number)
+stated_weight(Numeric number)
 {
 	Datum		value = NumericGetDatum(number);
 	Datum		least = DirectFunctionCall1(int4_numeric, Int32GetDatum(1));
@@ -289,7 +289,7 @@ worker_check_fair_weights(Jsonb *weights)
 		if (token != WJB_VALUE)
 			continue;
 		number = element.type == jbvNumeric ? element.val.numeric : NULL;
-		if (number == NULL || weight_of(number) == 0)
+		if (number == NULL || stated_weight(number) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid weight of \"%s\" in fair_weights", name),
@@ -345,8 +345,8 @@ joined_weights(Jsonb *weights)
 	{
 		if (token == WJB_KEY)
 			name = pnstrdup(element.val.string.val, element.val.string.len);
-		else if (token == WJB_VALUE && element.type == jbvNumeric && weight_of(element.val.numeric) > 0)
-			append_weight(&records, name, weight_of(element.val.numeric));
+		else if (token == WJB_VALUE && element.type == jbvNumeric && stated_weight(element.val.numeric) > 0)
+			append_weight(&records, name, stated_weight(element.val.numeric));
 	}
 	return records.data;
 }

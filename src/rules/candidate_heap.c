@@ -313,7 +313,7 @@ change_turn(Candidate *candidate, int64 turn)
 
 /* The turn of the lane's value. */
 static int64
-turn_of(const Candidate *candidate)
+value_turn(const Candidate *candidate)
 {
 	return fair_turn(candidate->fair->worker, lane_value(candidate->id), candidate->fair_weight);
 }
@@ -323,7 +323,7 @@ candidate_refresh_turn(Candidate *candidate)
 {
 	int64		turn;
 
-	if (candidate->fair == NULL || (turn = turn_of(candidate)) == candidate->turn)
+	if (candidate->fair == NULL || (turn = value_turn(candidate)) == candidate->turn)
 		return true;
 	queue_out(candidate->queue);
 	change_turn(candidate, turn);
@@ -369,7 +369,7 @@ place_value(Candidate *candidate, bool more, LanePosition key)
 	candidate->more = more;
 	candidate->key = key;
 	if (enters)
-		enter_turn(candidate, turn_of(candidate));
+		enter_turn(candidate, value_turn(candidate));
 	if (pairingheap_is_empty(&fair->lanes))
 		fair_turn_over(fair->worker, candidate->turn);
 	fair_in(candidate->queue, fair);
