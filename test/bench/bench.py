@@ -23,6 +23,7 @@ WORKLOADS = {
     "enqueue": enqueue.one_a_transaction,
     "bulk": enqueue.bulk,
     "duplicates": enqueue.duplicates,
+    "waiting": enqueue.waiting,
     "executors": drain.executors,
     "claimants": drain.claimants,
     "together": drain.together,

@@ -6,6 +6,8 @@ from statistics import median
 ENQUEUE = {"on": 0.95, "off": 0.85}                  # by synchronous_commit
 BULK = 1.0
 DUPLICATES = {0: 0.95, 50: 1.2, 99: 2.5}             # by percent
+UPSERTS = {"one key": 5.0, "10000 keys": 0.8}       # calls that change the job of their key, of ON CONFLICT DO UPDATE
+CALLS_OF_PEERS = 2.0
 OF_UPDATES, OF_PEERS, OF_CEILING = 2.0, 1.5, 0.8     # executors
 CLAIMANTS = 1.3
 LOOK, OVERVIEW = 20, 50                              # milliseconds by the clock
@@ -97,6 +99,22 @@ def enqueue(results):
         for who, peer in (("queue_jobs", False), ("on conflict", True)):
             outcomes += compare(f"enqueue with {percent} % duplicates{', ON CONFLICT' if peer else ''}: of raw INSERT", goal,
                                 [("", rate(results, "duplicates", case, who), rate(results, "duplicates", case, "raw")) for case in cases], peer=peer)
+    return outcomes
+
+
+def waiting(results):
+    outcomes = []
+    for mode in ("replace", "replace_args", "debounce"):
+        for keys, goal in UPSERTS.items():
+            cases = results.cases("waiting", f"{mode}, {keys}")
+            calls = {case: {who: results.get("waiting", case, who, "calls/s") for who in results.competitors("waiting", case, "")} for case in cases}
+            pairs = [(case.split(", ")[-1], calls[case]["queue_jobs"], calls[case].get("on conflict")) for case in cases]
+            # Without a flush of the WAL under the row's lock the other sessions hardly wait.
+            for remark, ours, theirs in pairs:
+                outcomes += compare(f"{mode}, {keys}, {remark}: of ON CONFLICT DO UPDATE", None if goal > 1 and remark.endswith("off") else goal, [("", ours, theirs)])
+            peers = [(f"{who}, {case.split(', ')[-1]}", calls[case]["queue_jobs"], theirs) for case in cases
+                     for who, theirs in calls[case].items() if who.startswith(("graphile_worker", "pg_boss"))]
+            outcomes += compare(f"{mode}, {keys}: of the best peer", CALLS_OF_PEERS, peers)
     return outcomes
 
 
@@ -240,4 +258,4 @@ def cost(results):
 
 def outcomes(document):
     results = Results(document)
-    return [outcome for part in (enqueue, executors, claimants, related, latency, seen, tenants, flat, cost) for outcome in part(results)]
+    return [outcome for part in (enqueue, waiting, executors, claimants, related, latency, seen, tenants, flat, cost) for outcome in part(results)]

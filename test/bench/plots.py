@@ -245,6 +245,14 @@ def duplicates(results):
                 for v in times(results, "duplicates", case, "raw", goals.DUPLICATES[int(case.split(" %")[0])])])
 
 
+def waiting(results):
+    for setting in ("on", "off"):
+        cases = results.cases("waiting", f"commit {setting}")
+        yield (f"synchronous_commit {setting}", groups_of(results, "waiting", cases, lambda case: ", ".join(case.split(", ")[:2]), "calls/s"),
+               [(i, "queue_jobs", goal * median(results.get("waiting", case, "on conflict", "calls/s")))
+                for i, case in enumerate(cases) for keys, goal in goals.UPSERTS.items() if f", {keys}" in case and (goal <= 1 or setting == "on")])
+
+
 def executors(results):
     for title, wanted in (("no-op", lambda case: "UPDATE" not in case), ("one-row UPDATE", lambda case: "UPDATE" in case)):
         cases = [case for case in results.cases("executors") if wanted(case)]
@@ -326,6 +334,8 @@ def draw_all(results, directory):
             ("together", "Enqueue and drain together", together, ""),
             ("size", "With large tables", size, f"goal: {goals.FLAT} of that with 10,000 jobs")):
         bars(directory, name, title, list(panels(results)), goal_title)
+    bars(directory, "waiting", "Calls that change the job of their key", list(waiting(results)),
+         "goal: " + ", ".join(f"{keys}: {goal:g}" for keys, goal in goals.UPSERTS.items()) + " of ON CONFLICT DO UPDATE", unit="calls/s")
     bars(directory, "batch", "100,000 no-op jobs, in a batch and in none", list(batch(results)), f"goal: {goals.FLAT} of those of no batch")
     bars(directory, "workflow", "Steps of a workflow", list(workflow(results)), "goal", unit="steps/s")
     bars(directory, "slices", "A job in a thousand slices", list(slices(results)), f"goal: {goals.SLICES} of the separate jobs", unit="slices/s")

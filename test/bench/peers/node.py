@@ -20,10 +20,10 @@ class NodePeer:
         bench.server.sql(f"GRANT CREATE ON DATABASE {bench.server.database} TO app")
         self.node("setup")
 
-    def node(self, *arguments):
+    def node(self, *arguments, synchronous=False):
         done = subprocess.run([NODE, HERE / self.program, self.bench.server.conninfo("app"), *map(str, arguments)],
                               capture_output=True, text=True, timeout=600,
-                              env=dict(os.environ, PGOPTIONS="-c synchronous_commit=off", PGHOST=self.bench.server.directory, PGUSER="app", PGDATABASE=self.bench.server.database))
+                              env=dict(os.environ, PGOPTIONS=f"-c synchronous_commit={'on' if synchronous else 'off'}", PGHOST=self.bench.server.directory, PGUSER="app", PGDATABASE=self.bench.server.database))
         if done.returncode != 0:
             raise RuntimeError(done.stderr or done.stdout)
         return done.stdout
@@ -76,6 +76,10 @@ class PgBoss(NodePeer):
 
     def enqueue_many(self, task, jobs):
         self.node("enqueue_many", task, jobs)
+
+    def calls(self, how, keys, seconds, synchronous):
+        """Calls a second that change the job of their key, by its client."""
+        return json.loads(self.node("calls", "noop", how, keys, seconds, synchronous=synchronous).splitlines()[-1])["rate"]
 
     def flow(self, shape, steps, resolver):
         """A chain, or a fan-in whose last step waits for the others, by flow(); times are those of its own rows."""

@@ -1,6 +1,6 @@
 // pg-boss: fetch() and complete() of batches, without its polling interval of half a second and more.
 //
-//   node pg_boss.mjs CONNINFO setup | enqueue_many TASK JOBS | drain TASK SETTING JOBS | flow TASK SHAPE STEPS RESOLVER
+//   node pg_boss.mjs CONNINFO setup | enqueue_many TASK JOBS | drain TASK SETTING JOBS | flow TASK SHAPE STEPS RESOLVER | calls TASK HOW KEYS SECONDS
 import pg from "pg";
 import { PgBoss } from "pg-boss";
 
@@ -68,7 +68,26 @@ async function flow() {
   }));
 }
 
-await { setup, enqueue_many, drain, flow }[action]();
+// The job of a key that waits is changed, by as many loops.
+async function calls() {
+  const [how, keys, seconds] = [rest[0], Number(rest[1]), Number(rest[2])];
+  const call = {
+    replace: (key, data) => boss.upsert(task, data, { singletonKey: key }),
+    debounce: (key, data) => boss.sendDebounced(task, data, {}, 3600, key),
+  }[how];
+  const begin = performance.now();
+  let done = 0;
+  await Promise.all(Array.from({ length: LOOPS }, async () => {
+    while (performance.now() - begin < seconds * 1000) {
+      const k = Math.floor(Math.random() * keys) + 1;
+      await call(`key ${k}`, { k });
+      done++;
+    }
+  }));
+  console.log(JSON.stringify({ rate: done / (performance.now() - begin) * 1000 }));
+}
+
+await { setup, enqueue_many, drain, flow, calls }[action]();
 await boss.stop({ graceful: false });
 await pool.end();
 process.exit(0);

@@ -1,4 +1,4 @@
-"""Jobs that are enqueued while no process takes them: one a transaction, in bulk, and with duplicates.
+"""Jobs that are enqueued while no process takes them: one a transaction, in bulk, with duplicates, and by calls that change the job of their key.
 
 A step is (case, competitor, function); the function returns {unit: value}. The driver runs the steps in turn, round by round.
 """
@@ -67,3 +67,31 @@ def duplicates(bench):
     for synchronous, percent, competitor in product((True, False) if bench.full else (True,), (0, 50, 99), bench.having(scripts)):
         yield (f"{percent} % duplicates, {case_of(clients, synchronous)}", competitor,
                lambda s=scripts[competitor], p=percent, y=synchronous: step(s, p, y))
+
+
+# How queue_jobs calls it, and graphile-worker, and for how long the job is put off. pg-boss's upsert() is "replace", its sendDebounced() "debounce".
+MODES = {"replace": ("replace", "0 s"), "replace_args": ("preserve_run_at", "1 hour"), "debounce": ("replace", "1 hour")}
+KEYS = {"one key": 1, "10000 keys at random": 10000}
+
+
+def waiting(bench):
+    """The job of a key that waits is changed (if_waiting)."""
+    clients = max(c for c in bench.clients if c <= 8)
+    scripts = {"on conflict": "raw/upsert.sql", "queue_jobs": "queue_jobs/call.sql", "graphile_worker": "graphile_worker/call.sql"}
+
+    def step(script, how, keys, synchronous):
+        bench.reset()
+        mode, delay = MODES[how]
+        rate, _ = bench.server.pgbench(script, clients, "-T", bench.duration, synchronous=synchronous, how=how, mode=mode, delay=delay, keys=keys)
+        return {"calls/s": rate}
+
+    def peer_step(how, keys, synchronous):
+        bench.reset()
+        return {"calls/s": bench.peers["pg_boss"].calls(how, keys, bench.duration, synchronous)}
+
+    for (keys, number), how, synchronous in product(KEYS.items(), MODES, (True, False)):
+        case = f"{how}, {keys}, {case_of(clients, synchronous)}"
+        for competitor in bench.having(scripts):
+            yield case, competitor, lambda s=scripts[competitor], h=how, n=number, y=synchronous: step(s, h, n, y)
+        if bench.having(["pg_boss"]) and how != "replace_args":
+            yield case, "pg_boss", lambda h=how, n=number, y=synchronous: peer_step(h, n, y)
