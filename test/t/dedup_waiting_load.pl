@@ -67,11 +67,12 @@ END $$});
 my $walked = q{SELECT pg_stat_get_xact_tuples_returned('queue_jobs.live_job_key'::regclass)};
 my $early_call = q{SELECT queue_jobs.enqueue('waits', '{"n": 0}', dedup_key => 'k', if_waiting => 'replace')};
 my $claim = q{SELECT args -> 'n', queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{waits}')};
-foreach my $open ("BEGIN; $early_call", "BEGIN; $early_call; PREPARE TRANSACTION 'early'")
+foreach ([ 'open', 0 ], [ 'prepared', 0 ], [ 'open', 1 ], [ 'prepared', 1 ])
 {
-	my $how = $open =~ /PREPARE/ ? 'prepared' : 'open';
+	my ($how, $called_again) = @$_;
+	my $open = "BEGIN; $early_call" . ($how eq 'prepared' ? "; PREPARE TRANSACTION 'early'" : '');
 	my $early = in_background($node);
-	$early->query($open);
+	my ($early_job) = $early->query($open) =~ /(\d+)/;
 	sql('CALL call_and_claim(1000)');
 	my $session = in_background($node);
 	$session->query('BEGIN');
@@ -85,9 +86,95 @@ foreach my $open ("BEGIN; $early_call", "BEGIN; $early_call; PREPARE TRANSACTION
 	$session->quit;
 	$early->query($how eq 'prepared' ? q{COMMIT PREPARED 'early'} : 'COMMIT');
 	$early->quit;
-	is(sql($claim), '1001|', '… and the run of the early job has the later args');
+	is(sql(q{SELECT queue_jobs.enqueue('waits', '{"n": 1002}', dedup_key => 'k', if_waiting => 'replace')}), $early_job, '… and a call after its commit changes its job')
+		if $called_again;
+	is(sql($claim), $called_again ? '1002|' : '1001|', '… and its run has the later args');
 	is(sql(q{SELECT count(*) FROM queue_jobs.job WHERE worker = 'waits' AND state NOT IN ('completed', 'cancelled')}), '0', '… and is the last');
 }
+
+# ---- 10,000 keys ----
+
+# Two transactions call each key three times, in opposite orders; 100 calls a key come at once.
+my $keys = 10000;
+my $all_keys = sub {
+	my ($by, $order) = @_;
+
+	return "SELECT count(DISTINCT queue_jobs.enqueue('waits', jsonb_build_object('by', '$by'), dedup_key => 'key ' || k % $keys, if_waiting => 'replace'))"
+		. " FROM (SELECT k FROM generate_series(1, 3 * $keys) k ORDER BY k $order) s";
+};
+my @sessions = map { in_background($node) } 1, 2;
+$_->query('BEGIN') foreach @sessions;
+$sessions[0]->send($all_keys->('one', 'ASC'));
+$sessions[1]->send($all_keys->('two', 'DESC'));
+is($_->result, $keys, '10,000 keys: one job for each') foreach @sessions;
+$sessions[1]->query('ROLLBACK');
+$sessions[0]->query('COMMIT');
+$_->quit foreach @sessions;
+is(sql(q{SELECT args ->> 'by', count(*) FROM queue_jobs.job WHERE dedup_key LIKE 'key %' GROUP BY 1}), "one|$keys", '… and none of the transaction that is rolled back');
+is(sql($all_keys->('three', 'DESC')), $keys, '… which a third one changes');
+my ($claimed, $others) = (0, 0);		# a claim takes no more locks than its share of the server's
+while (my ($some, $wrong) = sql(q{SELECT count(queue_jobs.complete(id, attempt)), count(*) FILTER (WHERE args ->> 'by' <> 'three') FROM queue_jobs.claim('c', '{waits}', 10000)}) =~ /(\d+)\|(\d+)/)
+{
+	last unless $some;
+	$claimed += $some;
+	$others += $wrong;
+}
+is("$claimed $others", "$keys 0", '… and each runs once, with its args');
+
+# ---- 8 sessions call one key, while backends are killed and the server crashes ----
+
+# The ledger has the number of each call that was committed, and its args.
+my $calls = $ENV{QUEUE_JOBS_CALLS} // 10000;
+sql(q{
+CREATE TABLE ledger (call bigint PRIMARY KEY, session int, n int);
+CREATE TABLE ran (run serial, job bigint, session int, n int);
+CREATE FUNCTION runs(session int, n int) RETURNS void LANGUAGE sql AS 'INSERT INTO ran (job, session, n) SELECT (queue_jobs.current_job()).id, session, n';
+SELECT queue_jobs.define_worker('crowd', 'public.runs', idempotent => true, keep_completed => '0');
+CREATE PROCEDURE call_one_key(of int, calls int) LANGUAGE plpgsql AS $$
+DECLARE
+	job bigint;
+BEGIN
+	FOR i IN 1 .. calls LOOP
+		job := queue_jobs.enqueue('crowd', jsonb_build_object('session', of, 'n', i), dedup_key => 'one', if_waiting => 'replace');
+		INSERT INTO ledger SELECT call, of, i FROM queue_jobs.live_job WHERE id = job;
+		IF i % 10 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+	END LOOP;
+END $$});
+my $most = 0;
+my $began = time;
+my $part = 0;
+foreach my $crash ('kill', 'immediate', 'kill', '')
+{
+	my @callers = map { in_background($node) } 1 .. 8;
+	my $victim = $callers[3]->pid;
+	my $share = $crash ? $calls : int(($calls - sql(q{SELECT count(*) FROM ledger})) / 8 / 0.9) + 1;
+	$callers[$_]->send("CALL call_one_key(" . ($part * 8 + $_) . ", $share)") foreach 0 .. 7;
+	$part++;
+	if ($crash)
+	{
+		wait_until($node, "SELECT count(*) > $calls * $part / 4 FROM ledger", meanwhile => sub {
+			my $live = sql(q{SELECT count(*) FROM queue_jobs.live_job WHERE dedup_key = 'one'});
+			$most = $live if $live > $most;
+		});
+		if ($crash eq 'kill') { kill 'KILL', $victim }
+		else { $node->stop('immediate'); $node->start }
+		$_->kill_client foreach @callers;
+		wait_until($node, 'SELECT true');
+	}
+	else
+	{
+		$_->result foreach @callers;
+		is(join('', map { $_->error } @callers), '', 'no call failed');
+		$_->quit foreach @callers;
+	}
+}
+wait_until($node, q{SELECT count(*) = 0 FROM queue_jobs.live_job WHERE dedup_key = 'one'}, retry_crashed => 1);
+my $latest = q{SELECT session, n FROM ledger ORDER BY call DESC LIMIT 1};
+note(sql(q{SELECT format('%s calls committed, %s runs', (SELECT count(*) FROM ledger), (SELECT count(*) FROM ran))}), ', at most ', $most, ' rows, ', time - $began, ' s');
+is(sql('SELECT session, n FROM ran ORDER BY run DESC LIMIT 1'), sql($latest), 'the last run has the args of the latest call that was committed');
+is(sql('SELECT count(*) FROM ran r WHERE NOT EXISTS (SELECT FROM ledger l WHERE l.session = r.session AND l.n = r.n)'), '0', 'no run has args of a call that was rolled back');
+cmp_ok($most, '<=', 40, 'the key never had more jobs than a few for each session');
+cmp_ok(sql(q{SELECT pg_table_size('queue_jobs.live_job')}), '<', 100_000_000, 'and its rows are removed');
 
 $node->stop;
 done_testing();
