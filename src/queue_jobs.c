@@ -44,6 +44,7 @@ _PG_init(void)
 	settings_define(pools_check);
 	catalog_init();
 	hooks_init();
+	waiting_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	database_slots_init();
@@ -57,7 +58,6 @@ _PG_init(void)
 	rates_init();
 	statistics_init();
 	live_counts_init();
-	waiting_init();
 	session_holds_init();
 	news_init();
 	reports_init();

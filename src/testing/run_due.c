@@ -8,7 +8,7 @@
  *
  * - The job of a role that is not the caller's runs security-restricted as that role (run_as.h). The settings
  *   of the session are those that the caller has made.
- * - The slot and the key that a job takes are free again after its run: jobs run one after the other.
+ * - The slot that a job takes is free again after its run: jobs run one after the other.
  * - Starts of a rate limit are not counted, for a rollback would not undo that.
  * - Nothing is kept for the case of a crash, and no process sees the job while it runs.
  * - The scheduler's part, for batches and for jobs that wait, is done as soon as no other job is due.
@@ -33,6 +33,7 @@
 #include "executor_slot.h"
 #include "handler.h"
 #include "interruption.h"
+#include "job_lock.h"
 #include "lane.h"
 #include "lane_hint.h"
 #include "limit.h"
@@ -315,6 +316,19 @@ worker_of_test(const Lane *lane)
 	return worker;
 }
 
+/*
+ * Lets the job, if it is put back, run once more. Its key stays ours, so that no other session runs a job of
+ * it before we commit, unless we had too many locks by that.
+ */
+static void
+give_back_job(const Job *job, const Worker *worker)
+{
+	if (hold_count() >= hold_share())
+		dedup_claim_undo(job, worker);
+	else if (job->dedup_hash != 0)
+		hold_release(job->id, HOLD_RUN);
+}
+
 /* Tries to run a job that is due. */
 static void
 try_due(DueRuns *runs, int64 id)
@@ -339,7 +353,7 @@ try_due(DueRuns *runs, int64 id)
 		{
 			run_or_expire(runs, &run, callee.worker);
 			limit_undo(&run.table, &run.start.limits, callee.worker, NULL, &walk.refusals);
-			dedup_claim_undo(&walk.job, callee.worker);
+			give_back_job(&walk.job, callee.worker);
 		}
 		else
 			leave_due(runs, id);
@@ -351,6 +365,17 @@ try_due(DueRuns *runs, int64 id)
 }
 
 /* ---- all ---- */
+
+/* Writes what calls of this transaction have changed, and only noted (waiting.c): the next look is at rows. */
+static void
+write_noted_calls(void)
+{
+	LiveTable	table;
+
+	live_open(&table);
+	live_close(&table);
+	CommandCounterIncrement();
+}
 
 /*
  * Runs until no job is due, or so many have run. A deferred constraint that the test itself violates is an
@@ -368,12 +393,12 @@ run_all_due(DueRuns *runs, int64 max_jobs)
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(runs->context);
 		MemoryContextSwitchTo(runs->context);
-		CommandCounterIncrement();
+		write_noted_calls();
 		id = next_due(runs);
 		if (id == 0)
 		{
 			act_on_noted(&runs->noted);
-			CommandCounterIncrement();
+			write_noted_calls();
 			id = next_due(runs);
 		}
 		if (id == 0)

@@ -39,6 +39,11 @@ sub keep_house { return $node->safe_psql($_[0] // 'postgres', q{CALL queue_jobs.
 
 sql(q{SELECT queue_jobs.define_worker('w')});
 
+# ---- many calls in one transaction, and what that does with the job ----
+
+sql('BEGIN; ' . join('; ', map { call($_) } 1 .. 40) . q{; CREATE TABLE claimed AS SELECT args -> 'n' AS n, queue_jobs.complete(id, attempt) IS NOT NULL AS done FROM queue_jobs.claim('c', '{w}'); COMMIT});
+is(sql('SELECT n FROM claimed'), '40', 'a claim in the transaction of 40 calls gets the latest args');
+
 # ---- one call stays open while others run ----
 
 my $early = in_background($node);
