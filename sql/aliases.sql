@@ -39,7 +39,7 @@ SELECT queue_jobs.cancel_jobs(worker => 'alias new', states => '{available}');
 SELECT queue_jobs.retry_jobs(worker => 'alias old', states => '{cancelled}');
 SELECT queue_jobs.remove_jobs('alias old');
 
--- Workflows, batches, schedules and events, and routing rules
+-- Workflows, batches, schedules and events
 SELECT count(*) FROM queue_jobs.enqueue_workflow('renamed', '[{"step": "a", "worker": "alias old", "args": {"n": 5}}]');
 SELECT step, worker FROM queue_jobs.workflow_step s JOIN queue_jobs.batch b ON b.id = s.batch WHERE b.name = 'renamed';
 SELECT queue_jobs.cancel_batch(id) FROM queue_jobs.batch WHERE name = 'renamed';
@@ -54,6 +54,27 @@ SELECT queue_jobs.run_now('alias tick') AS tick \gset
 SELECT worker, schedule FROM queue_jobs.job WHERE id = :tick;
 SELECT queue_jobs.unschedule('alias tick');
 SELECT queue_jobs.remove_jobs('alias new') > 0 AS removed;
+
+
+-- pause() and resume() take queues: a job goes to that of the worker, by either name; routing rules go by the present one. A callback by a former name.
+SELECT queue_jobs.pause('alias');
+SELECT queue_jobs.enqueue('alias old', '{"n": 7}') AS job \gset
+SELECT queue, state FROM queue_jobs.job WHERE id = :job;
+SELECT reason FROM queue_jobs.explain_job(:job) WHERE n = 1;
+SELECT count(*) FROM queue_jobs.claim('c', '{worker=alias old}');
+SELECT queue_jobs.resume('alias');
+SELECT id = :job AS job, queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{worker=alias old}');
+RESET ROLE;
+BEGIN;
+SELECT queue_jobs.set_routing('[["worker_name=alias new", "alias routed too"]]');
+SET ROLE regress_app;
+SELECT queue_jobs.enqueue('alias new', '{"n": 10}') AS new, queue_jobs.enqueue('alias old', '{"n": 11}') AS old \gset
+SELECT queue FROM queue_jobs.job WHERE id IN (:new, :old);
+ROLLBACK;
+SET ROLE regress_app;
+SELECT queue_jobs.new_batch(on_success => 'alias old', args => '{"n": 12}') AS batch \gset
+CALL wait_for(format('SELECT state = ''succeeded'' FROM queue_jobs.batch WHERE id = %s', :batch));
+SELECT worker, queue, args - 'batch' AS args, queue_jobs.complete(id, attempt) FROM queue_jobs.claim('c', '{alias}');
 
 -- A handler: executors run what waits under each of several former names.
 SELECT queue_jobs.define_worker('alias a'), queue_jobs.define_worker('alias b');

@@ -279,6 +279,16 @@ write_keys(3, 'dedup');
 restart();
 is(sql_as('app', q{SELECT queue_jobs.enqueue('once', '{"a": 1}')}), $fixed, 'with a key for duplicates, they outlive all versions');
 
+# run_due() decrypts them; by a former name of the worker they are encrypted, and one key with those of the new one.
+sql_as('app', q{SELECT queue_jobs.define_worker('renamed', 'app.charge', idempotent => true, deduplicate => 'until_executed', encrypt => '{card}', encrypt_result => true, aliases => '{named}')});
+is(sql_as('app', q{BEGIN;
+	SELECT queue_jobs.enqueue('named', '{"card": "sesamealias", "amount": 1000}') AS renamed \gset
+	SELECT queue_jobs.enqueue('renamed', '{"card": "sesamealias", "amount": 1000}') = :renamed;
+	SELECT worker, args ->> 'card' ~ '^queue_jobs:encrypted:' FROM queue_jobs.job WHERE id = :renamed;
+	SELECT queue_jobs.run_due('{renamed}');
+	SELECT state, (SELECT count(*) FROM app.seen WHERE amount = 1000 AND card = md5('sesamealias')) FROM queue_jobs.job WHERE id = :renamed;
+	ROLLBACK}), "t\nrenamed|t\n1\ncompleted|1", 'run_due() of a job with encrypted args, enqueued by an alias');
+
 # A job gets the args of a later call, whose run has ended: it waits for the key of those, too.
 write_keys(2, 'dedup');
 restart();

@@ -134,6 +134,8 @@ SELECT queue_jobs.enqueue('limited', jsonb_build_object('n', nextval('numbers'),
 SELECT queue_jobs.enqueue('late', jsonb_build_object('n', nextval('numbers')), delay => '1 h');
 SELECT queue_jobs.enqueue('outside') FROM generate_series(1, 5);
 SELECT count(*) FROM queue_jobs.claim('claimant', '{outside}', 5, '1 day');
+SELECT queue_jobs.enqueue('outside', jsonb_build_object('call', n), dedup_key => 'called', if_waiting => 'debounce', delay => '1 day', max_delay => '2 days',
+	tags => '{a,b}', max_retries => 3, timeout => '1 min', keep_completed => '2 days') FROM generate_series(1, 2) n;
 SET SESSION AUTHORIZATION app;
 SELECT queue_jobs.enqueue('quick', jsonb_build_object('n', nextval('numbers')), priority => -1);
 SELECT queue_jobs.enqueue('standing', '{"n": 0}', delay => '1 day');
@@ -186,6 +188,11 @@ is($old->safe_psql('postgres', 'SELECT count(*) FROM queue_jobs.live_job'), $wai
 cmp_ok($new->safe_psql('postgres', q{SELECT queue_jobs.enqueue('quick', '{"n": 900002}')}), '>=', $last, 'new ids come after the old ones');
 is($new->safe_psql('postgres', q{SELECT count(queue_jobs.complete(id, attempt)) FROM queue_jobs.job WHERE state = 'executing' AND worker = 'outside'}), '5', 'a claimant completes there what it had claimed');
 is($new->safe_psql('postgres', q{SET SESSION AUTHORIZATION app; SELECT count(queue_jobs.try_enqueue('standing', '{"n": 0}'))}), '0', 'what waits takes duplicates in');
+my $called = $new->safe_psql('postgres', q{SELECT id FROM queue_jobs.job WHERE dedup_key = 'called'});
+is($new->safe_psql('postgres', "SELECT args, state, tags, max_attempts FROM queue_jobs.job WHERE id = $called"), '{"call": 2}|scheduled|{a,b}|4', 'a job has its options');
+is($new->safe_psql('postgres', q{SELECT queue_jobs.enqueue('outside', '{"call": 3}', dedup_key => 'called', if_waiting => 'debounce', delay => '3 days')}), $called, '… and calls change it');
+is($new->safe_psql('postgres', "SELECT args, tags IS NULL, max_attempts, run_at - created_at = '2 days' FROM queue_jobs.job WHERE id = $called"), '{"call": 3}|t|26|t',
+	'… whose options it has then, no later than max_delay after the first');
 $new->safe_psql('postgres', q{SELECT queue_jobs.run_now('yearly')});
 wait_until($new, 'SELECT count(*) = 2 FROM ran WHERE n IN (900001, 900002)');
 is($new->safe_psql('postgres', q{SELECT queue_jobs.define_worker('another'); SELECT queue_jobs.enqueue('another') > 0; SELECT count(*) - count(DISTINCT id) FROM queue_jobs.lane}), "\nt\n0", 'a new lane, too');
