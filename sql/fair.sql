@@ -106,4 +106,4 @@ SELECT counts(take(20, 5));
 
 
 SELECT queue_jobs.drop_worker('fair');
-DROP FUNCTION take, counts, flood;
+DROP FUNCTION take, counts(text), flood;

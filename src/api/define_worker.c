@@ -678,7 +678,8 @@ set_fair_shares(Definition *definition)
 	refuse_null(fcinfo, ARG(fair_weights), "fair_weights");
 	worker_check_fair_weights(PG_GETARG_JSONB_P(ARG(fair_weights)));
 	if (key == NULL && JB_ROOT_COUNT(PG_GETARG_JSONB_P(ARG(fair_weights))) > 0)
-		refuse_combination("fair_weights needs fair_key", "Weights are those of its values, and fair_key is NULL.",
+		refuse_combination("fair_weights needs fair_key",
+						   "Weights are those of its values, and fair_key is NULL.",
 						   "Give fair_key, or leave fair_weights out.");
 	set_datum(definition, COLUMN(fair_weights), PG_GETARG_DATUM(ARG(fair_weights)));
 }

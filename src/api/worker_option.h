@@ -95,8 +95,8 @@ extern void limit_names_check(ArrayType *array);
  * names.
  */
 extern void encryption_check_options(ArrayType *encrypt, bool encrypt_result, ArrayType *loggable,
-									 char *concurrency_key, char *fair_key, char *record_key, char *limit_cost,
-									 bool remaining_work);
+									 char *concurrency_key, char *fair_key, char *record_key,
+									 char *limit_cost, bool remaining_work);
 
 /*
  * How large the texts of a worker's definition may be, and those of all that one role defines: each

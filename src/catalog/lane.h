@@ -30,7 +30,8 @@ typedef struct Lane
 extern int32 lane_for(Worker *worker, const char *queue, Oid owner);
 
 /*
- * The lane of that number, whatever value of fair_key is in it. NULL if there is none of that id, or a transaction in progress adds it. A Lane stays where it is for good.
+ * The lane of that number, whatever value of fair_key is in it. NULL if there is none of that id, or a
+ * transaction in progress adds it. A Lane stays where it is for good.
  */
 extern const Lane *lane_get(int64 id);
 

@@ -16,7 +16,7 @@ typedef struct NamedLimit
 	int			rate;			/* 0: it does not count starts */
 	int64		period;			/* microseconds */
 	uint64		scope;			/* by which its slots and starts are known */
-	int32		group;			/* see named_limits_group() */
+	int32		group;			/* that are shared by the same workers, and so on */
 } NamedLimit;
 
 #define MOST_OF_LIMITS 8		/* that a worker may have */

@@ -321,7 +321,8 @@ append_weight(StringInfo records, char *text, int weight)
 	{
 		value.type = jbvNumeric;
 		value.val.numeric = DatumGetNumeric(DirectFunctionCall3(numeric_in, CStringGetDatum(text),
-																ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+																ObjectIdGetDatum(InvalidOid),
+																Int32GetDatum(-1)));
 	}
 	else
 		return;

@@ -263,7 +263,7 @@ queue_in(CandidateQueue *queue)
 
 /* Above zero if lane a goes first. */
 static int
-compare_turns(const pairingheap_node *a, const pairingheap_node *b, void *unused)
+compare_fair_turns(const pairingheap_node *a, const pairingheap_node *b, void *unused)
 {
 	const Candidate *x = pairingheap_const_container(Candidate, fair_node, a);
 	const Candidate *y = pairingheap_const_container(Candidate, fair_node, b);
@@ -478,7 +478,7 @@ fair_lanes_of(CandidateQueue *queue, const char *worker)
 	}
 	fair = palloc0(sizeof(FairLanes));
 	fair->worker = hash;
-	fair->lanes.ph_compare = compare_turns;
+	fair->lanes.ph_compare = compare_fair_turns;
 	queue->fair = lappend(queue->fair, fair);
 	return fair;
 }

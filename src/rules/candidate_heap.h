@@ -122,8 +122,8 @@ typedef struct CandidateQueue
  * again before a job is tried there (candidate_refresh_turn()).
  *
  * Lanes that have the same turn go by the position where their jobs began when they came to it. If they went
- * by the first job itself, a claim would have to open each of them: after a job was taken, the next one of its
- * lane stands behind those of all other values.
+ * by the first job itself, a claim would have to open each of them: after a job was taken, the next one of
+ * its lane stands behind those of all other values.
  */
 typedef struct FairLanes
 {

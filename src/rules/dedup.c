@@ -621,7 +621,7 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 		waiting_settle(table, job);
 }
 
-/* In all lanes where a job of the key can be: also those of other values of fair_key, unless it has the value. */
+/* In all lanes where a job of the key can be: those of other values of fair_key, unless it has the value. */
 static void
 note_key_ends(const Job *job, const Worker *worker)
 {

@@ -110,7 +110,7 @@ typedef struct LimitLook
 
 extern void limit_look(LiveTable *table, const Job *job, const Worker *worker, LimitLook *state);
 
-/* The same of a limit that the worker shares. */
+/* How a limit that the worker shares stands for a job. */
 typedef struct NamedLimitLook
 {
 	char	   *full;			/* why no slot, or no start ever, is there for the job, in words; or NULL */

@@ -3,8 +3,8 @@
  *		Turns of the values of fair_key; see fair_turn.h.
  *
  * Entries are in buckets, and a bucket that is full forgets the entry that was used longest ago. No function
- * has the mutexes of two buckets at once: turns only ever rise, so that what is read of a worker's turn may be
- * behind, but is never ahead.
+ * has the mutexes of two buckets at once: turns only ever rise, so that what is read of a worker's turn may
+ * be behind, but is never ahead.
  */
 #include "postgres.h"
 
@@ -39,6 +39,7 @@ typedef struct TurnBucket
 static TurnBucket *shared_buckets = NULL;
 static TurnBucket *local_buckets = NULL;
 
+/* Returns how many buckets all processes share. */
 static int
 shared_bucket_count(void)
 {
@@ -92,10 +93,10 @@ find_entry(TurnBucket *bucket, uint64 key, bool make)
 
 /* The key of a worker, whose entry has the worker's turn (0), or of one of its values. */
 static uint64
-key_of(uint64 worker, int32 value)
+turn_key(uint64 worker, int32 value)
 {
 	uint64		key = hash_combine64(hash_combine64(worker, MyDatabaseId),
-									 DatumGetUInt64(hash_any_extended((unsigned char *) &value, sizeof(value), 0)));
+									 hash_bytes_extended((unsigned char *) &value, sizeof(value), 0));
 
 	return key == 0 ? 1 : key;
 }
@@ -104,7 +105,7 @@ key_of(uint64 worker, int32 value)
 static int64
 worker_turn(uint64 worker, int64 least)
 {
-	uint64		key = key_of(worker, 0);
+	uint64		key = turn_key(worker, 0);
 	TurnBucket *bucket = lock_bucket(key);
 	TurnEntry  *entry = find_entry(bucket, key, true);
 	int64		turn;
@@ -141,7 +142,7 @@ point_of(const TurnEntry *entry, int weight)
 int64
 fair_turn(uint64 worker, int32 value, int weight)
 {
-	uint64		key = key_of(worker, value);
+	uint64		key = turn_key(worker, value);
 	int64		turn = worker_turn(worker, 0);
 	TurnBucket *bucket = lock_bucket(key);
 	TurnEntry  *found = find_entry(bucket, key, false);
@@ -157,7 +158,7 @@ fair_turn(uint64 worker, int32 value, int weight)
 int64
 fair_turn_take(uint64 worker, int32 value, int weight)
 {
-	uint64		key = key_of(worker, value);
+	uint64		key = turn_key(worker, value);
 	int64		turn = worker_turn(worker, 0);
 	TurnBucket *bucket = lock_bucket(key);
 	TurnEntry  *entry = find_entry(bucket, key, true);

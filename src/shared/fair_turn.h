@@ -1,13 +1,13 @@
 /*
  * fair_turn.h
- *		Turns of the values of a worker's fair_key, in shared memory: one count for all processes that take its
- *		jobs.
+ *		Turns of the values of a worker's fair_key, in shared memory: one count for all processes that take
+ *		its jobs.
  *
- * A worker's turns are numbered. In each, a value gets as many jobs as its weight. The turn of a worker is the
- * one of its latest job: a value that comes, or comes back, joins it, and has saved up nothing. So a value
- * needs an entry only as long as it has had jobs of the present turn, or all of them. Values that have no jobs
- * cost nothing: their entries give way. After a crash, and for a value whose entry had to give way, the count
- * begins with the present turn.
+ * A worker's turns are numbered. In each, a value gets as many jobs as its weight. The turn of a worker is
+ * the one of its latest job: a value that comes, or comes back, joins it, and has saved up nothing. So a
+ * value needs an entry only as long as it has had jobs of the present turn, or all of them. Values that have
+ * no jobs cost nothing: their entries give way. After a crash, and for a value whose entry had to give way,
+ * the count begins with the present turn.
  *
  * Without shared memory each session counts by itself.
  */

@@ -27,7 +27,7 @@
 #include "access/xact.h"
 #include "storage/itemptr.h"
 
-/* What sessions did at the key's place as a scan began. */
+/* Whether sessions were at work at the key's place as a scan began. */
 typedef struct KeyWindow
 {
 	bool		quiet;			/* none was committing jobs that it had inserted */
@@ -45,8 +45,8 @@ extern KeyWindow key_hint_open(int64 key);
 extern int64 key_hint_from(int64 key);
 
 /*
- * The same of jobs that open transactions have inserted, too, if they are not prepared. *doubts becomes how
- * many prepared transactions had begun to end before.
+ * Like key_hint_from(), of jobs that open transactions have inserted, too, if they are not prepared. *doubts
+ * becomes how many prepared transactions had begun to end before.
  */
 extern int64 key_hint_from_open(int64 key, uint32 *doubts);
 extern uint32 key_hints_doubts(void);

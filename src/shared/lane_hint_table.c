@@ -248,6 +248,7 @@ typedef struct LaneName
 	uint32		value;
 } LaneName;
 
+/* Returns what the hint of a lane of this database is found by. */
 static LaneName
 name_of(int64 lane)
 {
@@ -266,10 +267,10 @@ static int
 lane_hint_place(LaneName name, int probe)
 {
 	/* a value is a hash */
-	uint32		start = (hash_combine(hash_uint32((uint32) (name.lane >> 32)), hash_uint32((uint32) name.lane)) ^
-						 name.value) % queue_jobs_max_lanes;
+	uint32		database = hash_uint32((uint32) (name.lane >> 32));
+	uint32		start = hash_combine(database, hash_uint32((uint32) name.lane)) ^ name.value;
 
-	return (start + probe) % queue_jobs_max_lanes;
+	return (start % queue_jobs_max_lanes + probe) % queue_jobs_max_lanes;
 }
 
 /* The index of a lane's hint, or -1. A claim asks several times for that of one lane. */

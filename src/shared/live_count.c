@@ -470,7 +470,7 @@ note_snapshot(CountedDatabase *counted, Snapshot snapshot)
 }
 
 /*
- * What this transaction has changed is added when it commits: so the snapshot shows none of it, as if its
+ * The changes of this transaction are added when it commits: so the snapshot shows none of them, as if its
  * first command were still to come.
  */
 bool

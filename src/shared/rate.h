@@ -28,8 +28,8 @@ extern bool rate_reserve(int64 scope, int limit, int64 period, int cost, Timesta
 extern int	rate_possible(int64 scope, int limit, int64 period, TimestampTz *next);
 
 /*
- * What starts in the last period count for; and until when the scope is closed, or NO_TIME. rate_used() is
- * for servers whose recovery is over.
+ * Return what starts in the last period count for; and until when the scope is closed, or NO_TIME.
+ * rate_used() is for servers whose recovery is over.
  */
 extern int64 rate_used(int64 scope, int64 period);
 extern TimestampTz rate_closed_until(int64 scope);

@@ -328,9 +328,9 @@ from_highest(const void *a, const void *b)
 /*
  * Finds the ids of the wanted jobs that are still to come. False if more rows than "most" have to be read.
  *
- * Each row that the snapshot has stands in one of two indexes: in that of jobs to claim, by its lane, by
- * its key if it is parked, or by its lane and value of fair_key; or in that of jobs that are not due, by time.
- * So all jobs that are parked, have such a value, or are not due are read, those of other lanes too.
+ * Each row that the snapshot has stands in one of two indexes: in that of jobs to claim, by its lane, by its
+ * key if it is parked, or by its lane and value of fair_key; or in that of jobs that are not due, by time. So
+ * all jobs that are parked, have such a value, or are not due are read, those of other lanes too.
  */
 static bool
 find_ids(JobWalk *walk, WalkSource *source, int64 most)

@@ -731,7 +731,7 @@ typedef struct Promotion
  * square.
  */
 static void
-put_off(Promotion *promotion, TupleTableSlot *slot, Job *job)
+put_off_job(Promotion *promotion, TupleTableSlot *slot, Job *job)
 {
 	TimestampTz found_at = job->indexed_at;
 
@@ -773,7 +773,7 @@ promote_row(Promotion *promotion, TupleTableSlot *slot)
 		return false;
 	if (job.run_at > promotion->now)
 	{
-		put_off(promotion, slot, &job);
+		put_off_job(promotion, slot, &job);
 		return false;
 	}
 	job.due = true;

@@ -366,7 +366,7 @@ try_due(DueRuns *runs, int64 id)
 
 /* ---- all ---- */
 
-/* Writes what calls of this transaction have changed, and only noted (waiting.c): the next look is at rows. */
+/* Writes what calls of this transaction have changed and only noted (waiting.c): the next look is at rows. */
 static void
 write_noted_calls(void)
 {
