@@ -17,7 +17,7 @@
 
 #include "buffer.h"
 
-#define PLACES			16384
+#define PLACES			(1 << 18)	/* so many that two in use hardly ever share one; 6 MB if strangers use them all */
 #define MINUTE			60
 
 /* Per minute. The last two are for strangers alone: a role's from everywhere, and an address's as every role. */
