@@ -106,4 +106,21 @@ SELECT counts(take(20, 5));
 
 
 SELECT queue_jobs.drop_worker('fair');
+-- The view queue sees jobs of values: since when the first one waits, also where another lane follows.
+SELECT queue_jobs.define_worker('fair seen', fair_key => 'tenant');
+SELECT queue_jobs.enqueue('fair seen', '{"tenant": "a"}') IS NOT NULL AS enqueued;
+SELECT queue_jobs.define_worker('seen behind');
+SELECT queue_jobs.enqueue('seen behind') IS NOT NULL AS enqueued;
+SELECT queue, available, oldest_available IS NOT NULL AS since FROM queue_jobs.queue WHERE queue IN ('fair seen', 'seen behind') ORDER BY queue;
+SELECT queue_jobs.remove_jobs(name), queue_jobs.drop_worker(name) FROM unnest('{fair seen,seen behind}'::text[]) AS name;
+
+-- A piece of work that has a job gets no other.
+SELECT queue_jobs.define_worker('fair fill', max_running_jobs => 2, fair_key => 'tenant', remaining_work => $$SELECT '{"tenant": "a"}'::jsonb UNION ALL SELECT '{"tenant": "b"}'$$);
+CALL wait_for($$SELECT count(*) = 2 FROM queue_jobs.job WHERE worker = 'fair fill'$$);
+SELECT queue_jobs.define_worker('fair fill', max_running_jobs => 2, fair_key => 'tenant', remaining_work => $$SELECT '{"tenant": "a"}'::jsonb UNION ALL SELECT '{"tenant": "b"}' UNION ALL SELECT '{"tenant": "b"}'$$);
+CALL wait_for($$SELECT count(*) = 0 FROM queue_jobs.job WHERE worker = 'queue_jobs.fill' AND state <> 'completed'$$);
+SELECT count(*) FROM queue_jobs.job WHERE worker = 'fair fill';
+SELECT queue_jobs.drop_worker('fair fill');
+SELECT queue_jobs.remove_jobs('fair fill') > 0 AS removed;
+
 DROP FUNCTION take, counts(text), flood;

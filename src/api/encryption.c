@@ -119,7 +119,9 @@ queue_jobs_decrypt_job(PG_FUNCTION_ARGS)
 	"SELECT r.worker, r.encrypted, r.args FROM (SELECT l.worker, j.encrypted, j.args, l.owner, row_number() OVER (PARTITION BY l.owner ORDER BY j.n, l.id) AS n" \
 	" FROM queue_jobs.lane l JOIN queue_jobs.defined_worker w ON w.name = l.worker" \
 	" CROSS JOIN LATERAL (SELECT f.encrypted, f.args, row_number() OVER (ORDER BY f.priority, f.id) AS n" \
-	"  FROM queue_jobs.live_job f WHERE f.due AND f.place = l.id ORDER BY f.priority, f.id LIMIT 20) j" \
+	"  FROM ((SELECT * FROM queue_jobs.live_job v WHERE v.due AND v.place = l.id ORDER BY v.priority, v.id LIMIT 20)" \
+	"   UNION ALL (SELECT * FROM queue_jobs.live_job v WHERE w.fair_key IS NOT NULL AND v.due AND v.place > 2147483647" \
+	"    AND v.lane = l.id LIMIT 20)) f ORDER BY f.priority, f.id LIMIT 20) j" \
 	" WHERE (w.encrypt IS NOT NULL OR w.encrypt_result) AND j.encrypted IS NOT NULL) r WHERE r.n <= 100 ORDER BY r.n, r.owner"
 #define MOST_READ (64 * 1024 * 1024)	/* bytes of args, beyond which only short ones are read */
 #define SHORT_ARGS (64 * 1024)

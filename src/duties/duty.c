@@ -531,6 +531,7 @@ live_args(const Worker *worker)
 	engine_begin(&saved);
 	engine_execute("SELECT args FROM queue_jobs.live_job WHERE due AND place = ANY ($1)"
 				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE due AND place < 0 AND lane = ANY ($1)"
+				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE due AND place > 2147483647 AND lane = ANY ($1)"
 				   " UNION ALL SELECT args FROM queue_jobs.live_job WHERE NOT due AND lane = ANY ($1) LIMIT $2",
 				   SPI_OK_SELECT, 2, types, values, NULL);
 	MemoryContextSwitchTo(context);

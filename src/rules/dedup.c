@@ -621,15 +621,20 @@ dedup_collapse(LiveTable *table, Job *job, int attempts, const Worker *worker)
 		waiting_settle(table, job);
 }
 
-/* In all lanes where a job of the key can be: those of other values of fair_key, unless it has the value. */
+/*
+ * In all lanes where a job of the key can be. All jobs of a key have one value of fair_key where the key is
+ * made of args of which the value is one.
+ */
 static void
 note_key_ends(const Job *job, const Worker *worker)
 {
 	const Lane *own = lane_get(job->lane);
-	bool		any_value = worker != NULL && worker->fair_key != NULL &&
-		(job->dedup_key != NULL ||
-		 (worker->dedup_args != NULL &&
-		  !worker_deduplicates_by(worker, worker->fair_key, strlen(worker->fair_key))));
+	bool		of_args = job->dedup_key == NULL && worker != NULL && worker->record == NULL;
+	bool		one_value = of_args && worker->fair_key != NULL &&
+		(worker->dedup_args == NULL ||
+		 worker_deduplicates_by(worker, worker->fair_key, strlen(worker->fair_key)));
+	bool		any_value = !one_value &&
+		(lane_value(job->lane) != 0 || (worker != NULL && worker->fair_key != NULL));
 	ListCell   *cell;
 
 	if (own == NULL)

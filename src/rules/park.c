@@ -302,7 +302,11 @@ limit_run_ended(const Worker *worker, const Job *job, int32 attempt, bool failed
 	breaker_note(&run);
 }
 
-/* By the jobs' ids, one after the other: the planner knows nothing of the table of jobs. */
+/*
+ * By the jobs' ids, one after the other: the planner knows nothing of the table of jobs. The jobs are looked
+ * up with a snapshot that is taken after that of the slots: a claim that commits in between has its job
+ * there, or its slot would be taken for void, and given to another.
+ */
 void
 limit_trim_claimed(ItemPointer from, ItemPointer to)
 {
@@ -314,11 +318,11 @@ limit_trim_claimed(ItemPointer from, ItemPointer to)
 	RunAs		saved;
 	uint64		count;
 
-	live_open(&table);
-	id_scan_begin(&ids, &table);
 	engine_begin(&saved);
 	count = engine_execute("SELECT ctid, job, attempt FROM queue_jobs.claimed_slot WHERE ctid >= $1 AND ctid < $2",
 						   SPI_OK_SELECT, lengthof(types), types, bounds, NULL);
+	live_open(&table);
+	id_scan_begin(&ids, &table);
 	for (uint64 i = 0; i < count; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
@@ -333,8 +337,8 @@ limit_trim_claimed(ItemPointer from, ItemPointer to)
 		if (!id_scan_find(&ids, id, &job) || job.attempt != attempt)
 			delete_claim(rel, (ItemPointer) DatumGetPointer(place));
 	}
-	engine_end(&saved);
 	id_scan_end(&ids);
 	live_close(&table);
+	engine_end(&saved);
 	table_close(rel, NoLock);
 }

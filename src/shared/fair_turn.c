@@ -29,6 +29,9 @@ typedef struct TurnEntry
 	uint32		used;			/* the bucket's count, when that was last */
 } TurnEntry;
 
+/* turns of a worker that pass, at most, between the look at its turn and the look at a value's */
+#define MOST_AHEAD 16
+
 typedef struct TurnBucket
 {
 	slock_t		mutex;
@@ -130,6 +133,9 @@ join_turn(TurnEntry *entry, int64 turn, int weight)
 		entry->turn = turn;
 		entry->taken = 0;
 	}
+	/* the worker's own entry had to give way, and its turns begin again */
+	if (entry->turn > turn + MOST_AHEAD)
+		entry->turn = turn + 1;
 }
 
 /* Returns where in all turns a value stands that has had so many jobs of one. */

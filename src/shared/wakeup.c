@@ -639,7 +639,7 @@ publish_wakeups(bool committed)
 			publish_released(&touched[i]);
 		if (touched[i].key_ends && touched[i].of_values)
 			publish_passed_of_values(&touched[i]);
-		else if (touched[i].key_ends && lane_hint_publish_passed(touched[i].lane, touched[i].passed_count))
+		if (touched[i].key_ends && lane_hint_publish_passed(touched[i].lane, touched[i].passed_count))
 			touched[i].wake = true;
 	}
 

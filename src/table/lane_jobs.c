@@ -40,6 +40,7 @@
 #define READ_OF_PRIORITY 100	/* jobs of a lane that have no lease */
 #define MOST_PRIORITIES 50
 #define READ_OF_PARKED 1000
+#define READ_OF_VALUES 10000
 
 typedef struct Count
 {
@@ -311,11 +312,11 @@ meet(Count *count, LaneJobs *jobs, TupleTableSlot *slot)
 
 /* Goes on behind that priority. */
 static void
-rescan(IndexScanDesc scan, int32 place, const int32 *after)
+rescan(IndexScanDesc scan, int64 place, const int32 *after)
 {
 	ScanKeyData keys[2];
 
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(place));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(place));
 	ScanKeyInit(&keys[1], 2, after ? BTGreaterStrategyNumber : BTGreaterEqualStrategyNumber,
 				after ? F_INT4GT : F_INT4GE, Int32GetDatum(after ? *after : PG_INT32_MIN));
 	index_rescan(scan, keys, lengthof(keys), NULL, 0);
@@ -389,6 +390,16 @@ look_at_parked(Count *count, TupleTableSlot *slot)
 		note_available(jobs_of_row(count, slot), slot);
 }
 
+/*
+ * Jobs that have a value of a fair_key stand behind those that have none, by value: no more than
+ * READ_OF_VALUES are read, of all lanes together.
+ */
+static void
+look_at_value(Count *count, TupleTableSlot *slot)
+{
+	(void) meet(count, jobs_of_row(count, slot), slot);
+}
+
 /* Their rows are as they were before. */
 static void
 find_running(Count *count)
@@ -427,6 +438,7 @@ from_counts(Count *count, const LaneCount *counts, int number)
 {
 	ScanKeyData until_now;
 	ScanKeyData parked;
+	ScanKeyData of_values;
 
 	for (int i = 0; i < number; i++)
 		if (has_any(&counts[i]))
@@ -438,8 +450,10 @@ from_counts(Count *count, const LaneCount *counts, int number)
 	if (any_expiring(counts, number))
 		each_in_index(count, REL_LIVE_JOB_EXPIRING, &until_now, PG_INT64_MAX, count_expired);
 	look_at_lanes(count);
-	ScanKeyInit(&parked, 1, BTLessStrategyNumber, F_INT4LT, Int32GetDatum(0));
+	ScanKeyInit(&parked, 1, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(0));
 	each_in_index(count, REL_LIVE_JOB_READY, &parked, READ_OF_PARKED, look_at_parked);
+	ScanKeyInit(&of_values, 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(PG_INT32_MAX));
+	each_in_index(count, REL_LIVE_JOB_READY, &of_values, READ_OF_VALUES, look_at_value);
 	find_running(count);
 	live_close(&count->table);
 	engine_snapshot_end(count->snapshot);

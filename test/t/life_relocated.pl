@@ -30,7 +30,7 @@ $bindir =~ s/^\Q$sandbox\E/$folder\/installation/;
 }
 my @files = sort map { s/^\Q$folder\E\/tree\///r } split /\n/, qx(find '$folder/tree' -type f);
 my ($version) = slurp_file("$root/queue_jobs.control") =~ /^default_version = '(.*)'$/m;
-is(join(' ', @files), join(' ', sort 'lib/queue_jobs.so', 'licenses/queue_jobs/LICENSE', map { "share/extension/queue_jobs$_" } '.control', "--$version.sql", '--0.1.0.sql', "--0.1.0--$version.sql"),
+is(join(' ', @files), join(' ', sort 'lib/queue_jobs.so', 'licenses/queue_jobs/LICENSE', map { "share/extension/queue_jobs$_" } '.control', "--$version.sql", '--0.1.0.sql', '--0.1.0.control', "--0.1.0--$version.sql"),
 	'make install-tree: library, scripts, license');
 
 # ---- a server that has it there only ----
