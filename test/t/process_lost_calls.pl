@@ -560,7 +560,8 @@ go_on('scheduler_starts');
 wait_until($node, "SELECT bool_and(state IN ('completed', 'cancelled')) FROM queue_jobs.job WHERE id IN (" . join(',', @left, $gated) . ')');
 is(sql('SELECT string_agg(state, \' \') FROM queue_jobs.job WHERE id IN (' . join(',', @left, $gated) . ')'), 'cancelled cancelled cancelled cancelled cancelled',
 	'all five ends are made after the second crash');
-is(sql('SELECT count(*), count(DISTINCT n) FROM ran WHERE n BETWEEN 41 AND 45'), '4|4', 'none of the jobs has run again');
+# The crash can have undone the latest commits of executors, which are asynchronous.
+is(sql('SELECT count(*) = count(DISTINCT n), count(*) BETWEEN 1 AND 4 FROM ran WHERE n BETWEEN 41 AND 45'), 't|t', 'none of the jobs has run again');
 $_->kill_client foreach $victim, $holder, $later;
 
 # ---- a claim of a job that a process has yet to charge for its crash ----
