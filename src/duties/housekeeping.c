@@ -306,10 +306,12 @@ add_death(Crowd *crowd, DeathPlace death, MemoryContext context)
 		keep_latest(crowd);
 	if (crowd->count >= crowd->size)
 	{
-		crowd->size = Max(2 * crowd->size, 64);
+		int64		size = Max(2 * crowd->size, 64);
+
 		crowd->latest = crowd->latest == NULL
-			? MemoryContextAlloc(context, crowd->size * sizeof(DeathPlace))
-			: repalloc_huge(crowd->latest, crowd->size * sizeof(DeathPlace));
+			? MemoryContextAlloc(context, size * sizeof(DeathPlace))
+			: repalloc_huge(crowd->latest, size * sizeof(DeathPlace));
+		crowd->size = size;		/* not before: the next piece goes on also where there was no memory */
 	}
 	crowd->latest[crowd->count++] = death;
 }

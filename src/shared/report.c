@@ -284,7 +284,7 @@ reports_transaction_end(XactEvent event)
 
 	if (ended_runs.count == 0)
 		return;
-	for (int i = 0; event != XACT_EVENT_ABORT && i < ended_runs.count; i++)
+	for (int i = 0; event == XACT_EVENT_COMMIT && i < ended_runs.count; i++)
 		report_forget(runs[i].job, runs[i].attempt, 0);
 	savepoint_notes_forget(&ended_runs);
 }
