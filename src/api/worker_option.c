@@ -233,17 +233,24 @@ dedup_args_check(ArrayType *array)
 						   "Name fewer args keys.");
 }
 
+/* ERROR if a worker has more of these names than "most", or they have more than so many bytes. */
+static void
+check_names_fit(const char *option, List *names, int most, int most_bytes, const char *hint)
+{
+	if (length_of_lines(option, names) > most_bytes || list_length(names) > most)
+		refuse_combination(psprintf("worker has too many %s", option),
+						   psprintf("At most %d are allowed, of %d bytes together.", most, most_bytes),
+						   hint);
+}
+
 void
 limit_names_check(ArrayType *array)
 {
 	List	   *names = text_list(PointerGetDatum(array));
 	ListCell   *cell;
 
-	if (length_of_lines("limits", names) > MOST_OF_LIMIT_NAMES || list_length(names) > MOST_OF_LIMITS)
-		refuse_combination("worker has too many limits",
-						   psprintf("At most %d are allowed, of %d bytes together.", MOST_OF_LIMITS,
-									MOST_OF_LIMIT_NAMES),
-						   "Leave some out, or give them shorter names.");
+	check_names_fit("limits", names, MOST_OF_LIMITS, MOST_OF_LIMIT_NAMES,
+					"Leave some out, or give them shorter names.");
 	foreach(cell, names)
 		for (int i = 0; i < foreach_current_index(cell); i++)
 			if (strcmp(list_nth(names, i), lfirst(cell)) == 0)
@@ -258,11 +265,8 @@ aliases_check(ArrayType *array, const char *worker)
 	List	   *names = text_list(PointerGetDatum(array));
 	ListCell   *cell;
 
-	if (length_of_lines("aliases", names) > MOST_OF_ALIASES || list_length(names) > MOST_ALIASES)
-		refuse_combination("worker has too many aliases",
-						   psprintf("At most %d are allowed, of %d bytes together.", MOST_ALIASES,
-									MOST_OF_ALIASES),
-						   "Leave out names of which no job waits any more.");
+	check_names_fit("aliases", names, MOST_ALIASES, MOST_OF_ALIASES,
+					"Leave out names of which no job waits any more.");
 	foreach(cell, names)
 	{
 		check_name("worker", lfirst(cell));

@@ -142,18 +142,6 @@ named_limits_of(const Worker *worker, NamedLimits *limits)
 	}
 }
 
-bool
-worker_has_limit(const Worker *worker, const char *name)
-{
-	size_t		length = strlen(name);
-
-	for (const char *line = worker->limits ? worker->limits : ""; *line != '\0';
-		 line = strchr(line, '\n') + 1)
-		if (strncmp(line, name, length) == 0 && line[length] == '\n')
-			return true;
-	return false;
-}
-
 /* Gives the limits of a worker the least of their groups. False if they had it. */
 static bool
 join_groups(const NamedLimits *limits)

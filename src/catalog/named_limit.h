@@ -36,9 +36,6 @@ extern bool named_limit(const char *name, NamedLimit *limit);
 /* Finds the worker's limits. */
 extern void named_limits_of(const Worker *worker, NamedLimits *limits);
 
-/* Whether the worker has that limit. */
-extern bool worker_has_limit(const Worker *worker, const char *name);
-
 /*
  * Returns the number by which lanes of the worker are known that a limit has refused (lane_hint_refuse()).
  * Workers that share a limit have one number, and so have those that share another limit with one of them:

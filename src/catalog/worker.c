@@ -221,6 +221,12 @@ worker_deduplicates_by(const Worker *worker, const char *key, int length)
 	return lists(worker->dedup_args, key, length);
 }
 
+bool
+worker_has_limit(const Worker *worker, const char *name)
+{
+	return worker->limits != NULL && lists(worker->limits, name, strlen(name));
+}
+
 /* ---- fair_key ---- */
 
 /* Returns the hash of a value of fair_key; NULL: there is none. */

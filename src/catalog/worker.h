@@ -172,6 +172,9 @@ extern bool worker_encrypts(const Worker *worker, const char *key, int length);
 /* Whether dedup_args, which the worker has, name the args key. */
 extern bool worker_deduplicates_by(const Worker *worker, const char *key, int length);
 
+/* Whether the worker has the limit of that name (named_limit.h). */
+extern bool worker_has_limit(const Worker *worker, const char *name);
+
 /*
  * The hash, above 0, of the value that args have of the worker's fair_key; 0 if it has none. Values are the
  * same as jsonb compares them, and null is as none. The second function gives a job the lane of its value.

@@ -19,7 +19,7 @@
 #define ENTRIES 8
 #define LANES_OF_BUCKET 4		/* so there are twice as many entries as lanes with hints */
 #define LOCAL_BUCKETS 1024		/* without shared memory */
-#define TURN (INT64CONST(1) << 20)	/* one turn, by which the parts of it are told */
+#define TURN (INT64CONST(1) << 20)	/* a turn's length: a value takes as many parts of it as its weight */
 
 typedef struct TurnEntry
 {

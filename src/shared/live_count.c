@@ -328,9 +328,8 @@ live_counts_get(LaneCount **counts, int *count)
 	return there;
 }
 
-/* How many of the jobs wait. */
-static int64
-waiting_of(const int64 *kinds)
+int64
+live_kinds_waiting(const int64 *kinds)
 {
 	return kinds[KIND_SCHEDULED] + kinds[KIND_DUE] + kinds[KIND_RETRYABLE] + kinds[KIND_WAITING];
 }
@@ -346,7 +345,7 @@ waiting_of_lane(int32 id)
 		return 0;
 	for (int kind = 0; kind < LIVE_KINDS; kind++)
 		kinds[kind] = (int64) pg_atomic_read_u64(&lane->kinds[kind]);
-	return waiting_of(kinds);
+	return live_kinds_waiting(kinds);
 }
 
 bool
@@ -368,7 +367,7 @@ live_counts_waiting(const int32 *lanes, int count, int64 *waiting)
 	for (int i = 0; i < noted.count && there; i++)
 		for (int j = 0; j < count; j++)
 			if (notes[i].lane == lanes[j])
-				*waiting += waiting_of(notes[i].kinds);
+				*waiting += live_kinds_waiting(notes[i].kinds);
 	return there;
 }
 

@@ -46,6 +46,9 @@ extern void live_counts_forget(Oid database);
  */
 extern bool live_counts_get(LaneCount **counts, int *count);
 
+/* Returns how many of so many jobs of each kind wait. */
+extern int64 live_kinds_waiting(const int64 *kinds);
+
 /*
  * How many jobs of these lanes wait, as this transaction has left them: all except those that have a lease.
  * Returns false if they have not been counted.

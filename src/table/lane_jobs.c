@@ -567,11 +567,7 @@ count_waiting(Relation rel, const int32 *lanes, int number)
 	begin_count(&count);
 	read_live_rows(&count, rel, snapshot);
 	for (int i = 0; i < number; i++)
-	{
-		const int64 *kinds = jobs_of(&count, lanes[i])->rows.kinds;
-
-		waiting += kinds[KIND_SCHEDULED] + kinds[KIND_DUE] + kinds[KIND_RETRYABLE] + kinds[KIND_WAITING];
-	}
+		waiting += live_kinds_waiting(jobs_of(&count, lanes[i])->rows.kinds);
 	hash_destroy(count.lanes);
 	MemoryContextDelete(count.each);
 	engine_snapshot_end(snapshot);
